@@ -90,8 +90,7 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
-    with drawn():
-        sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK)
+    sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK)
     return out
 
 

@@ -7,7 +7,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -225,3 +225,14 @@ def without_locks(number: int = errno.ENOLCK) -> Iterator[None]:
 
     with patch("fcntl.flock", refuse):
         yield
+
+
+@contextmanager
+def nobody_reads() -> Iterator[io.TextIOWrapper]:
+    """A stream whose reader has ended: writing into it is an error."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w")
+    yield stream
+    with suppress(BrokenPipeError):
+        stream.close()

@@ -6,25 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import frostline
 
 ROOT = Path(frostline.__file__).parent
-ORDER = (
-    "data",
-    "statistics",
-    "fast",
-    "model",
-    "frozen",
-    "training",
-    "sweeps",
-    "report",
-    "search",
-    "api",
-    "studies",
-    "cli",
-)
+ORDER = "data statistics fast model frozen training sweeps report search api studies cli".split()  # noqa: SIM905
 SWEEP = ("results", "execution")  # the subfolders of sweeps/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
@@ -63,141 +48,96 @@ def test_subfolders_of_sweeps_import_only_from_those_before_them() -> None:
 
 def loaded_after(code: str) -> set[str]:
     """The names of the heavy libraries that this code loads."""
-    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy.stats", "pandas", "numpy")
-    found = f"{code}\nimport sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
+    found = f"{code}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweeps.settings") == set()
+HEAVY = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy.stats", "pandas", "numpy")
+COMMANDS = """
+import contextlib, io, os, sys
+from frostline.cli import main
+def run(words):
+    sys.argv = ["frostline", *words.split()]
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            main()
+    return out.getvalue(), err.getvalue()
+"""
+
+
+def test_importing_the_package_and_its_help_load_nothing_heavy() -> None:
+    code = f"import frostline.sweeps.settings\n{COMMANDS}\nassert '--tune LIST' in run('sweep --help')[0]"
+    assert loaded_after(code) == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
-    modules = (
-        "statistics.curve",
-        "report.answer.analysis",
-        "report.pages.analysis_page",
-        "studies.comparison",
-    )
+    modules = ("statistics.curve", "report.answer.analysis", "report.pages.analysis_page", "studies.comparison")
     code = f"import {', '.join(f'frostline.{name}' for name in modules)}"
     assert not {"torch", "transformers", "datasets"} & loaded_after(code)
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = """
-import contextlib, io, sys
-from frostline.cli import main
-sys.argv = ["frostline", "sweep", "--help"]
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
-    main()
-assert "--tune LIST" in out.getvalue()"""
-    assert loaded_after(code) == set()
+MISTAKES = [
+    "find --model m --train t.csv --budget -5",
+    "find --model m --train t.csv --budget soon",
+    "find --train t.csv",
+    "find --model m --train none.csv",
+    "find --modle m",
+    "sweep --model m --train t.csv --tune 0 --seeds 0 --out o",
+    "sweep --model m --train none.csv --tune 0 --out o",
+    "plan --model m --train t.csv --tune last",
+    "compare --model m --train t.csv --ways full,loro-2",
+    "find --model ./none --train t.csv",
+    "find --model m --train t.csv --text-column body",
+    "find --model m --train t.csv --labels x,y",
+    "find --model m --train t.csv --validation other.csv",
+    "find --model m --train t.csv --metric acuracy",
+    "find --model m --train t.csv --train-size 900",
+    "find --model m --train t.csv --out full",
+    "sweep --model m --train {films} --tune 0 --out {sweep} --seeds 2 --per-device-train-batch-size 7",
+    "probe --model m --train t.csv --label-column score",
+    "predict none t.csv",
+    "predict {model} none.csv",
+    "predict {model} t.csv --out t.csv",
+    "predict {model} t.csv --text-column body",
+    "evaluate {model} t.csv",
+    "sweep none.toml",
+    "status none",
+    "work full",
+    "report full",
+    "merge full none --out o",
+    "analyze t.csv --out o",
+    "check ./none",
+    "study none",
+    "cache rm",
+]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "find --model m --train t.csv --budget -5",
-        "find --model m --train t.csv --budget soon",
-        "find --train t.csv",
-        "find --model m --train none.csv",
-        "find --modle m",
-        "sweep --model m --train t.csv --tune 0 --seeds 0 --out o",
-        "sweep --model m --train none.csv --tune 0 --out o",
-        "plan --model m --train t.csv --tune last",
-        "compare --model m --train t.csv --ways full,loro-2",
-        "find --model ./none --train t.csv",
-        "find --model m --train t.csv --text-column body",
-        "find --model m --train t.csv --labels x,y",
-        "find --model m --train t.csv --validation other.csv",
-        "find --model m --train t.csv --metric acuracy",
-        "find --model m --train t.csv --train-size 900",
-        "find --model m --train t.csv --out full",
-        "sweep --model m --train {films} --tune 0 --out {sweep} --seeds 2 --per-device-train-batch-size 7",
-        "probe --model m --train t.csv --label-column score",
-        "predict none t.csv",
-        "predict {model} none.csv",
-        "predict {model} t.csv --out t.csv",
-        "predict {model} t.csv --text-column body",
-        "evaluate {model} t.csv",
-        "sweep none.toml",
-        "status none",
-        "work full",
-        "report full",
-        "merge full none --out o",
-        "analyze t.csv --out o",
-        "check ./none",
-        "study none",
-        "cache rm",
-    ],
-)
 def test_a_mistake_is_answered_before_anything_heavy_is_loaded(
-    tmp_path: Path, tiny_bert: Path, tiny_table: Path, finished_small: Path, words: str
+    tmp_path: Path, tiny_bert: Path, tiny_table: Path, finished_small: Path
 ) -> None:
+    """Nor does the state of a sweep need heavy libraries."""
     (tmp_path / "t.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
     (tmp_path / "other.csv").write_text("text,label\ngood,c\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
-    words = words.format(model=tiny_bert, films=tiny_table, sweep=finished_small)
-    code = f"""
-import contextlib, io, os, sys
-from frostline.cli import main
+    mistakes = [words.format(model=tiny_bert, films=tiny_table, sweep=finished_small) for words in MISTAKES]
+    code = f"""{COMMANDS}
 os.chdir({str(tmp_path)!r})
-sys.argv = ["frostline", *{words.split()!r}]
-with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()) as err:
-    main()
-assert err.getvalue().splitlines()[-1].startswith(("frostline: ", "Error: ")), err.getvalue()"""
-    assert loaded_after(code) <= {"numpy"}
-
-
-def test_the_state_of_a_sweep_is_shown_without_heavy_libraries(finished_small: Path) -> None:
-    code = f"""
-import contextlib, io, sys
-from frostline.cli import main
-sys.argv = ["frostline", "status", {str(finished_small)!r}]
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
-    main()
-assert "4 done" in out.getvalue()"""
+assert "4 done" in run({f"status {finished_small}"!r})[0]
+for words in {mistakes!r}:
+    said = run(words)[1]
+    assert said.splitlines()[-1].startswith(("frostline: ", "Error: ")), (words, said)
+    assert not [name for name in {HEAVY[:-1]!r} if name in sys.modules], words"""
     assert loaded_after(code) == {"numpy"}
 
 
-WRITERS = {  # what creates, changes, renames or removes a file or folder, by the last part of its name
-    *(
-        "write_text",
-        "write_bytes",
-        "mkdir",
-        "makedirs",
-        "touch",
-        "unlink",
-        "rmdir",
-        "rename",
-        "renames",
-        "chmod",
-        "truncate",
-    ),
-    *(
-        "symlink_to",
-        "hardlink_to",
-        "rmtree",
-        "copyfile",
-        "copy2",
-        "copytree",
-        "copymode",
-        "removedirs",
-        "posix_fallocate",
-    ),
-    *(
-        "save_file",
-        "save_pretrained",
-        "savez",
-        "savetxt",
-        "tofile",
-        "memmap",
-        "open_memmap",
-        "extractall",
-    ),
+# What creates, changes, renames or removes a file or folder, by the last part of its name.
+WRITERS = {
+    *("write_text", "write_bytes", "mkdir", "makedirs", "touch", "unlink", "rmdir", "rename", "renames", "chmod"),
+    *("truncate", "symlink_to", "hardlink_to", "rmtree", "copyfile", "copy2", "copytree", "copymode", "removedirs"),
+    *("posix_fallocate", "save_file", "save_pretrained", "savez", "savetxt", "tofile", "memmap", "open_memmap"),
     *("TemporaryFile", "NamedTemporaryFile", "TemporaryDirectory", "mkstemp", "mkdtemp", "FileLock", "SoftFileLock"),
-    *("to_csv", "to_pickle", "to_excel", "to_html", "RotatingFileHandler", "FileHandler"),
+    *("extractall", "to_csv", "to_pickle", "to_excel", "to_html", "RotatingFileHandler", "FileHandler"),
 }
 OF_MODULES = {  # of modules whose functions have names that others have, too
     "os": {"remove", "replace", "link", "symlink", "open", "mkfifo", "utime"},
@@ -247,28 +187,11 @@ def writes(code: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "path.write_text('')",
-        "open(path, 'w')",
-        "path.open(mode='ab')",
-        "with path.open('rb+') as f: pass",
-        "os.replace(a, b)",
-        "from os import replace",
-        "shutil.rmtree(a)",
-        "list(map(shutil.rmtree, folders))",
-        "from tempfile import TemporaryFile as T\nTemporaryFile()",
-        "save_file({}, path)",
-        "model.save_pretrained(path)",
-        "np.save(path, x)",
-        "table.to_csv(path)",
-        "FileLock(path)",
-        "path.rename(other)",
-    ],
-)
-def test_code_that_writes_is_recognized(code: str) -> None:
-    assert writes(code)
+def test_code_that_writes_is_recognized() -> None:
+    calls = ("path.write_text('')", "open(path, 'w')", "path.open(mode='ab')", "with path.open('rb+') as f: pass")
+    modules = ("os.replace(a, b)", "from os import replace", "shutil.rmtree(a)", "list(map(shutil.rmtree, folders))")
+    of_others = ("TemporaryFile()", "save_file({}, path)", "np.save(path, x)", "table.to_csv(path)", "FileLock(path)")
+    assert [code for code in (*calls, *modules, *of_others) if not writes(code)] == []
     assert not writes("open(path)\npath.open('rb')\ntext.replace('a', 'b')\nmodel.save(path)\nrows.remove(1)")
 
 

@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-from frostline.model.device import Machine
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 ROWS = {"equality": 5, "stacked": 2, "tags": 2, "throughput": 2, "forward_pass": 2, "llama": 2}
@@ -30,10 +27,7 @@ def run_script(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "parts",
-    [",".join(ROWS), pytest.param("grid", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("parts", [",".join(ROWS), pytest.param("grid", marks=pytest.mark.slow)])
 def test_every_part_runs_at_a_small_size(run_script, tmp_path, capsys, parts):
     file, precision = tmp_path / "on_gpu.json", "float32" if parts == "grid" else "float16"
     where = ("--size", "tiny", "--device", "cpu", "--precision", precision)
@@ -49,26 +43,3 @@ def test_every_part_runs_at_a_small_size(run_script, tmp_path, capsys, parts):
 
 def test_an_unknown_part_is_refused(run_script):
     assert "parts are equality, stacked" in run_script("--parts", "speed", "--device", "cpu")
-
-
-@pytest.mark.parametrize("fits", [0, 2, 4])
-def test_stacks_that_fit_are_reported_if_a_larger_one_does_not(monkeypatch, fits):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import gpu_parts
-
-    def profile_step(specs, experiment, steps):
-        if len(specs) > fits:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return 1.0, 10**9
-
-    monkeypatch.setattr(gpu_parts, "profile_step", profile_step)
-    monkeypatch.setitem(gpu_parts.STACKS, "tiny", (1, 2, 4, 8))
-    parts = gpu_parts.OnDevice("tiny", Machine(torch.device("cpu"), "float32"))
-    if not fits:
-        with pytest.raises(torch.OutOfMemoryError):
-            parts.throughput()
-        return
-    *rows, (last, value) = parts.throughput()
-    assert [what.split(",")[0] for what, _ in rows] == [f"stack of {count}" for count in (1, 2, 4) if count <= fits]
-    assert all("examples/s" in text for _, text in rows)
-    assert last.startswith(f"stack of {2 * fits},") and value == "memory ran out"

@@ -25,10 +25,8 @@ TASKS: dict[str, tuple[Any, tuple[str, ...]]] = {  # k and labels
     "deep": (3, ("x", "y")),
     "other": (2, ("no", "yes")),
 }
-TYPES = ["bert", "roberta", "distilbert", "llama", "gpt2", "deberta-v2"]
-TYPES += [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("electra", "mistral", "qwen3", "modernbert", "xlm-roberta")
-]
+OTHER_TYPES = ("roberta", "distilbert", "gpt2", "electra", "mistral", "qwen3", "modernbert", "xlm-roberta")
+TYPES = ["bert", "llama", "deberta-v2", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_TYPES)]
 
 DAMAGED = r"damaged .*: make it again with `frostline bundle`|no usable tokenizer|its tokenizer cannot be loaded"
 
@@ -76,7 +74,8 @@ def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tm
     assert_identical(made.out, folders, ["w9"])
 
 
-@pytest.mark.parametrize("k", [(2, 2, 3), *(pytest.param(k, marks=pytest.mark.slow) for k in ((0, 0, 1), (6, 6, 6)))])
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [(2, 2, 3), (0, 0, 1), (6, 6, 6)])
 def test_minilm(k: tuple[int, ...], minilm: Path, tmp_path: Path) -> None:
     folders = write_tasks(tmp_path, minilm, {f"t{n}": (one, ("a", "b", "c")[: 2 + n % 2]) for n, one in enumerate(k)})
     made = frostline.bundle(folders, out=tmp_path / "full")
@@ -136,21 +135,19 @@ def test_rows_of_all_tasks_and_tables_as_input(bundled: frostline.Bundled) -> No
     )
 
 
-@pytest.mark.parametrize("as_sweeps", [True, False])
 def test_sweeps_and_models_are_accepted_and_tasks_are_named_after_their_folders(
-    models: list[Path], tmp_path: Path, as_sweeps: bool
+    models: list[Path], tmp_path: Path
 ) -> None:
     for name, folder in (("films", models[0]), ("my topics", models[1])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model").symlink_to(folder)
-    folders = [tmp_path / name if as_sweeps else tmp_path / name / "model" for name in ("films", "my topics")]
+    folders = [tmp_path / "films", tmp_path / "my topics" / "model"]
     assert list(frostline.bundle(folders, out=tmp_path / "o").shared_layers) == ["films", "my-topics"]
     assert frostline.load_bundle(tmp_path / "o").tasks == ("films", "my-topics")
     with pytest.raises(FrostlineError, match="o exists: give another --out, or --overwrite"):
         frostline.bundle(folders, out=tmp_path / "o")
     frostline.bundle(folders, out=tmp_path / "o", names=("a", "b"), overwrite=True)
-    assert frostline.load_bundle(tmp_path / "o").tasks == ("a", "b")
-    assert not list(tmp_path.glob(".*"))
+    assert frostline.load_bundle(tmp_path / "o").tasks == ("a", "b") and not list(tmp_path.glob(".*"))
 
 
 def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> None:
@@ -163,11 +160,7 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         (models[:1], {}, "A bundle needs at least two models"),
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
         ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
-        (
-            [models[0], tmp_path / "probe"],
-            {},
-            "probe is a probe, a TF-IDF model or one of SetFit, which a bundle cannot",
-        ),
+        ([models[0], tmp_path / "probe"], {}, "probe is a probe, a TF-IDF model or one of SetFit, which a bundle"),
         ([models[0], tmp_path / "search"], {}, "model is a probe, a TF-IDF model or one of SetFit"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),
@@ -230,9 +223,7 @@ def test_a_model_whose_layers_need_more_than_hidden_states_is_refused(tmp_path: 
 def test_a_damaged_bundle_and_other_folders(bundled: frostline.Bundled, models: list[Path], tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="two is not a bundle"):
         frostline.load_bundle(models[0])
-    with pytest.raises(
-        FrostlineError, match=r"is a bundle of several tasks: use frostline.load_bundle\(folder\)\(texts\)"
-    ):
+    with pytest.raises(FrostlineError, match=r"is a bundle of several tasks: use frostline.load_bundle\("):
         frostline.predict(bundled.out, ["w9"])
 
     def damaged(change: Any) -> None:
@@ -249,7 +240,7 @@ def test_a_damaged_bundle_and_other_folders(bundled: frostline.Bundled, models: 
     elsewhere = {**no_cut, "trunk": "../two", "tasks": {"../two": {"shared_layers": 1}}}
     damaged(lambda folder: write_record(folder / "bundle.json", elsewhere, [], inside=folder))
     facts = json.loads((bundled.out / "bundle.json").read_text())
-    for other in ("pipeline", "AutoModel", "Trainer", "RagRetriever", "BertTokenizer", "utils.hub", "__name__"):
+    for other in ("pipeline", "AutoModel", "BertTokenizer", "utils.hub", "__name__"):
         changed = {**facts, "model_class": other}
         damaged(lambda folder, changed=changed: write_record(folder / "bundle.json", changed, [], inside=folder))
     damaged(lambda folder: edit_config(folder / "tasks" / "two", num_hidden_layers=9))

@@ -1,7 +1,8 @@
-"""``find`` on a tiny model: the folder of a sweep, recorded decisions, interruption and continuation."""
+"""``find`` on a tiny model: its folder, its record and progress, what it recommends and saves, interruption and continuation."""
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,31 +10,96 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import pipeline
 
 import frostline
 import frostline.api.find as find_plan
 import frostline.search.search as search_module
+from frostline import FrostlineError, Results
+from frostline.api.prediction import trained_task
+from frostline.report.answer.analysis import analyze
+from frostline.report.answer.run_groups import load_groups
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
-from frostline.sweeps.results.folder import Folder
-from frostline.sweeps.results.search_record import read_search, request_again, write_search
+from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.inference import corrected_quantile
+from frostline.statistics.predictions import RunPredictions
+from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.search_record import read_search
+from frostline.training.linear_models import WordsModel
 from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
-from tiny import TrainWith, plan_of
+from tiny import SMALL, Notes, TrainWith, contents, plan_of
 
-NOT_KEYS = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
+NOT_KEYS = {
+    "negative",
+    "positive",
+    "train",
+    "validation/test",
+    "train/validation",
+    "train/test",
+}  # names of labels and splits
+OF_SEARCH = ("out", "budget", "progress")  # a sweep has no budget; the tests give it out and progress
 
-SEARCH_ONLY = ("out", "budget", "progress")  # a sweep has no budget; the tests give it out and progress
+
+class Watched(Notes):
+    """Looks into the folder after each step of a search: whether test scores are shown."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out, self.tested = out, list[bool]()
+
+    def note(self, sentence: str) -> None:
+        super().note(sentence)
+        if "Trained for" in sentence:
+            folder = Folder(self.out)
+            assert not folder.is_complete and not any(row.status == "pending" for row in folder.rows)
+            self.tested.append(rebuild(self.out).tested or any(row.test is not None for row in folder.rows))
 
 
-def test_search_json_and_the_report_record_every_step(search_settings: dict[str, Any]) -> None:
-    answer = frostline.find(**search_settings).answer
-    out = search_settings["out"]
+class Interrupted(Notes):
+    """Interrupts a search after some whole steps and some results of the next one, as Ctrl-C or SIGTERM would.
+
+    It removes a folder before that, if one is given.
+    """
+
+    def __init__(self, signal: BaseException, steps: int, ended: int, removes: Path | None = None) -> None:
+        super().__init__()
+        self.signal, self.steps, self.ended, self.removes = signal, steps, ended, removes
+
+    def start(self, *given: Any) -> None:
+        super().start(*given)
+        self.steps -= 1
+        self.stop_if(self.steps < 0 and not self.ended)
+
+    def result(self, ended: Any) -> None:
+        super().result(ended)
+        self.ended -= self.steps < 0
+        self.stop_if(self.steps < 0 and not self.ended)
+
+    def stop_if(self, now: bool) -> None:
+        if now:
+            if self.removes:
+                shutil.rmtree(self.removes)
+            raise self.signal
+
+
+@pytest.fixture(scope="module")
+def watched(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Watched]:
+    """A finished search with a test set, and its progress. Tests must not write into it."""
+    out = tmp_path_factory.mktemp("search") / "o"
+    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": tiny_table, "out": out, "budget": "1000s"}
+    progress = Watched(out)
+    return frostline.find(**given, progress=progress), progress
+
+
+def test_search_json_and_the_report_record_every_step(watched: tuple[Results, Watched]) -> None:
+    out, before = watched[0].folder, contents(watched[0].folder)
+    answer = watched[0].answer
+    assert "runs. " in repr(watched[0]) and contents(out) == before  # the answer of a search is not written again
     record, search = read_search(out), answer.search
-    assert record is not None and record.model_dump(mode="json") == search
+    assert record is not None and record.model_dump(mode="json") == search and search["budget_seconds"] == 1000
     trained = [(run["recipe"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]]
     assert len(set(trained)) == len(trained)
     rows = runs_in(out)
@@ -49,81 +115,75 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
     assert (out / "model").exists() == (answer.sizes[0].decision is not None)
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
-    assert "The search" in page and search["steps"][0]["why"] in page
+    assert "The search" in page and search["steps"][0]["why"] in page and "Linear probes on frozen features" in page
+    assert search["probes"]["train_rows"] > 10 and search["probes"]["sentence"] and 0 <= search["estimated_k"] <= 3
+    for result in Folder(out).store.results().values():  # each run is scored once
+        assert len({one.epoch for one in result.scores if one.split == "validation"}) == 1
 
 
-def test_seconds_of_parallel_steps_are_wall_clock_seconds(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search_module, "workers_for", lambda plan, runs: 2)
-    search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).answer.search
-    assert search["budget_seconds"] == SECONDS  # four runs take less
-    assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
-    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "head only"]
-    assert parallel
-    for step in parallel:  # the seconds of a run are its share of the wall-clock time
-        assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
+def test_progress_shows_the_best_choice_and_the_budget(watched: tuple[Results, Watched]) -> None:
+    search, notes = watched[0].answer.search, watched[1].notes
+    of_steps = [note for note in notes if "Trained for" in note]
+    known = ["full" in {run["recipe"] for run in step["runs"]} for step in search["steps"]].index(True)
+    assert len(of_steps) == len(search["steps"])
+    assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in of_steps[:known])
+    assert all(note.startswith("  Best so far: ") for note in of_steps[known:])
+    assert all(note.endswith(", and the budget is 17 min.") for note in of_steps)
+    assert f"Linear probes, on the first fold: {search['probes']['sentence']}" in notes
+    assert "done before" not in " ".join(notes)
 
 
-def test_every_key_of_the_answer_is_documented(search_settings: dict[str, Any]) -> None:
-    documented = set(
-        re.findall(r"`(\w+)`", (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text())
-    )
+def test_test_scores_are_hidden_until_the_search_is_over(watched: tuple[Results, Watched]) -> None:
+    found, progress = watched
+    assert len(progress.tested) > 2 and not any(progress.tested) and found.answer.tested
+    assert all(row.test is not None for row in Folder(found.folder).rows)
+
+
+def test_analyze_decides_as_the_search_does(watched: tuple[Results, Watched]) -> None:
+    (group,) = load_groups([watched[0].folder])
+    assert isinstance(group.evidence, RunPredictions) and group.evidence.quantile == corrected_quantile(4)
+    size = analyze([group], AnalysisSettings()).groups[0].sizes[0]
+    assert size.choices == watched[0].answer.sizes[0].choices
+    assert {one.choice for one in size.choices} >= {"probe", "words"}
+
+
+def test_every_key_of_the_answer_is_documented(watched: tuple[Results, Watched]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text()
 
     def keys(value: Any) -> Iterator[str]:
-        if isinstance(value, list):
-            for one in value:
-                yield from keys(one)
-        elif isinstance(value, dict):
-            for name, one in value.items():
-                if name not in NOT_KEYS:
-                    yield name
-                    yield from (
-                        keys(one) if name not in ("operations", "selected_learning_rates") else ()
-                    )  # keys of these two are values of k
+        for one in value if isinstance(value, list) else ():
+            yield from keys(one)
+        for name, one in value.items() if isinstance(value, dict) else ():
+            if name not in NOT_KEYS:
+                yield name
+                if name not in ("operations", "selected_learning_rates"):  # their keys are values of k
+                    yield from keys(one)
 
-    assert sorted(set(keys(frostline.find(**search_settings).answer.to_json())) - documented) == []
-
-
-def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> None:
-    frostline.find(**search_settings)
-    results = Folder(search_settings["out"]).store.results().values()
-    assert results and all(
-        len({one.epoch for one in result.scores if one.split == "validation"}) == 1 for result in results
-    )
+    assert {*keys(watched[0].answer.to_json())} <= {*re.findall(r"`(\w+)`", page)}
 
 
 def test_an_interrupted_search_continues_to_the_same_answer(
-    search_settings: dict[str, Any], tmp_path: Path, monkeypatch: Any
+    watched: tuple[Results, Watched], tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
-    whole = frostline.find(**search_settings).answer
-    execute, calls = search_module.execute, []
-
-    def interrupted(*args: Any, **more: Any) -> None:
-        calls.append(1)
-        if len(calls) in (2, 5):
-            raise KeyboardInterrupt
-        execute(*args, **more)
-
-    monkeypatch.setattr(search_module, "execute", interrupted)
-    again = {**search_settings, "out": tmp_path / "again"}
-    for _ in range(2):
+    whole, out = watched[0].answer, tmp_path / "again"
+    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": tiny_table, "out": out, "budget": "1000s"}
+    for steps, ended in ((1, 0), (2, 1)):
         with pytest.raises(KeyboardInterrupt):
-            frostline.find(**again)
-        so_far = read_search(again["out"])
-        assert so_far is not None and "interrupted" in so_far.why
-        assert Path(again["out"], "report.html").exists()
-    end = frostline.find(**again).answer
-    assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
+            frostline.find(**given, progress=Interrupted(KeyboardInterrupt(), steps, ended))
+        so_far = read_search(out)
+        assert so_far is not None and "interrupted" in so_far.why and (out / "report.html").exists()
+    end = frostline.find(**given, progress=(shown := Notes())).answer
+    assert runs_in(out).keys() == runs_in(watched[0].folder).keys()
     assert end.sizes[0].cells[0].validation == whole.sizes[0].cells[0].validation
     assert (end.decision and end.decision.choice) == (whole.decision and whole.decision.choice)
+    assert any(re.fullmatch(r"\d+ runs were done before\.", note) for note in shown.notes)
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])  # the last one stands for a kill
-@pytest.mark.parametrize("writes", ["register", "write_search"])
+@pytest.mark.parametrize(("stop", "writes"), [(KeyboardInterrupt, "register"), (MemoryError, "write_search")])
 def test_a_search_that_is_stopped_before_its_first_run_starts_again(
     search_settings: dict[str, Any], monkeypatch: Any, stop: type[BaseException], writes: str
 ) -> None:
+    """The second error stands for a kill."""
 
     def stopped(*args: Any, **more: Any) -> None:
         raise stop
@@ -133,28 +193,23 @@ def test_a_search_that_is_stopped_before_its_first_run_starts_again(
         with pytest.raises(stop):
             frostline.find(**search_settings)
     assert not Path(search_settings["out"], "sweep.toml").exists()
-    assert frostline.find(**search_settings).answer.decision
+    assert frostline.find(**{**search_settings, "budget": 1.0}).answer.decision
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
 def test_finished_runs_of_an_interrupted_step_are_in_the_report(
-    search_settings: dict[str, Any], monkeypatch: Any, exhaustive: bool
+    search_settings: dict[str, Any], exhaustive: bool
 ) -> None:
-    def stop(plan: Any, runs: Any, progress: Any, **more: Any) -> None:
-        execute(plan, runs[:1], progress, **more)
-        raise KeyboardInterrupt
-
-    execute = search_module.execute
-    monkeypatch.setattr(search_module, "execute", stop)
+    stops = Interrupted(KeyboardInterrupt(), 0, 1)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**search_settings, exhaustive=exhaustive)
+        frostline.find(**{**search_settings, "progress": stops, "stack": 1}, exhaustive=exhaustive)
     search = read_search(search_settings["out"])
     done = [row for row in runs_in(search_settings["out"]).values() if row.status == "done"]
     assert search is not None and len(search.steps[0].runs) == len(done) == 1 and search.spent_seconds > 0
     assert not {row.recipe for row in done} & set(search.skipped)
 
 
-def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
+def test_exhaustive_trains_the_whole_grid_and_recommends_the_best_of_the_rest_if_full_failed(
     search_settings: dict[str, Any], train_with: TrainWith
 ) -> None:
     def fails_for_full(spec: Any, experiment: Any, **more: Any) -> Any:
@@ -169,131 +224,85 @@ def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
     train_with(train)
     again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True).answer  # trains the failed runs again
     assert again.search["failed_reference"] is None and again.runs.failed == 0
+    assert len(runs_in(search_settings["out"])) == 5 * 2
 
 
-def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:
-    answer = frostline.find(**{**search_settings, "learning_rate": 1e-3}, exhaustive=True).answer
-    assert len(runs_in(search_settings["out"])) == 5 * 5 and answer.search["why"].startswith(
-        "The whole grid was trained."
-    )
-
-
-def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+def test_max_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(
+    search_settings: dict[str, Any], monkeypatch: Any
+) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-    answer = frostline.find(**search_settings, max_k=1, folds=0).answer
-    folder, recommended = Folder(search_settings["out"]), answer.sizes[0].recommended
-    assert recommended.recipe == answer.decision.choice
-    logits = folder.predictions(recommended.run)
-    examples = folder.split("validation")
-    assert examples is not None
-    classify = pipeline("text-classification", model=str(search_settings["out"] / "model"), top_k=None)
-    for predicted, ours in zip(classify(list(examples.texts), function_to_apply="none"), logits, strict=True):
-        scores = {one["label"]: one["score"] for one in predicted}
-        np.testing.assert_allclose([scores[label] for label in folder.identity.labels], ours, atol=1e-5)
-    card = (search_settings["out"] / "model" / "README.md").read_text()
+    given, out = {**search_settings, "max_k": 1, "sure": 0.99, "target": 1.0}, search_settings["out"]
+    answer = frostline.find(**given).answer
+    assert answer.sizes[0].recommended.recipe == answer.decision.choice == "last 1"
+    assert {run[0] for run in runs_in(out)} == {"head only", "last 1"} and "full" not in answer.search["skipped"]
+    assert "last 1" in answer.search["selected_learning_rates"]
+    card = (out / "model" / "README.md").read_text()
     assert "frostline searched for how" in card and answer.sentence[:60] in card
+    (out / "model" / "estimator.json").write_text("{}")
+    (out / "model" / "frostline.json").unlink()
+    assert frostline.find(**given).answer.decision.choice == "last 1"
+    assert not (out / "model" / "estimator.json").exists() and (out / "model" / "config.json").exists()
 
 
 def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -> None:
     labels = np.random.default_rng(0).permutation(["yes", "no"] * 30)
     rows = pd.DataFrame({"text": [f"the film number {n}" for n in range(60)], "label": labels})
-    for exhaustive in (False, True):
-        out = search_settings["out"] / str(exhaustive)
-        answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive).answer
-        search = answer.search
-        assert "No run scores above the baseline with 95 % confidence." in search["why"]
+    for exhaustive, seeds in ((False, 5), (True, 2)):
+        given = {**search_settings, "train": rows, "seeds": seeds, "out": search_settings["out"] / str(exhaustive)}
+        answer = frostline.find(**given, exhaustive=exhaustive).answer
+        assert "No run scores above the baseline with 95 % confidence." in answer.search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
         assert answer.sentence.startswith(("Undecided: nothing", constant))
 
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
-    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None}).answer
+    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None}, margin=0.45).answer
     assert answer.validation_rows < 10 and "validation examples are too few for any conclusion" in answer.sentence
+    assert answer.margin == 0.45 and answer.target is None
 
 
-def test_test_scores_are_hidden_until_the_search_is_over(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    execute, scored = search_module.execute, []
-
-    def execute_and_check(plan: Any, *args: Any, **more: Any) -> None:
-        execute(plan, *args, **more)
-        folder = Folder(search_settings["out"])
-        assert not any(row.status == "pending" for row in folder.rows)
-        scored.append(rebuild(search_settings["out"]).tested)
-        assert not folder.is_complete and all(row.test is None for row in folder.rows)
-
-    monkeypatch.setattr(search_module, "execute", execute_and_check)
-    answer = frostline.find(**{**search_settings, "test": search_settings["train"]}).answer
-    assert len(scored) > 2 and not any(scored) and answer.tested
-    assert all(row.test is not None for row in Folder(search_settings["out"]).rows)
-
-
-def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
-    assert frostline.find(**{**search_settings, "budget": "10min"}).answer.search["budget_seconds"] == 600
-
-
-def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-    answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0).answer
-    assert answer.decision.choice == "last 1" and "last 1" in answer.search["selected_learning_rates"]
-
-
-def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[str, Any]) -> None:
     """Otherwise they would stay pending, and the test set would never be scored."""
-    execute = search_module.execute
+    out = search_settings["out"]
 
-    def interrupted(plan: Any, runs: Any, *args: Any, **more: Any) -> None:
-        if any(run.recipe == "full" for run in runs):
-            raise KeyboardInterrupt
-        execute(plan, runs, *args, **more)
+    class Stops(Notes):
+        def begin(self, what: str) -> None:
+            if what.startswith("full"):
+                raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_module, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**search_settings)
-    assert not Folder(search_settings["out"]).is_complete
-    monkeypatch.setattr(search_module, "execute", execute)
+        frostline.find(**{**search_settings, "progress": Stops()})
+    assert not Folder(out).is_complete
     answer = frostline.find(**search_settings, max_k=1).answer
     assert answer.search["abandoned"] and answer.runs.pending == 0 and "So far" not in answer.sentence
-    assert Folder(search_settings["out"]).is_complete
-    assert "full" in {run.recipe for run in Folder(search_settings["out"]).requested}
+    assert Folder(out).is_complete and "full" in {run.recipe for run in Folder(out).requested}
+    hidden = next(run for run in Folder(out).requested if run.recipe == "full")
+    assert hidden.digest not in {run.digest for run in Folder(out).runs}
+    Folder(out).store.fail(failure(hidden))
+    assert hidden.digest in {run.digest for run in Folder(out).runs}  # failed runs are not hidden
     again = frostline.find(**search_settings).answer  # this search requests the run again
-    assert not again.search["abandoned"] and "full" in {key[0] for key in runs_in(search_settings["out"])}
+    assert not again.search["abandoned"] and "full" in {key[0] for key in runs_in(out)}
 
 
 def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> None:
-    out, settings = (
-        search_settings["out"],
-        {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
-    )
-    plan = plan_of(**{**DEFAULTS, **settings}, out=out, tune="2,all")
-    search_module.register(plan)  # the sweep is interrupted before its first run
+    out, own = search_settings["out"], {name: x for name, x in search_settings.items() if name not in OF_SEARCH}
+    register(plan_of(**{**DEFAULTS, **own}, out=out, tune="2,all"))  # interrupted before its first run
     requested = {run.digest for run in Folder(out).requested}
     for _ in range(2):
         search = frostline.find(**search_settings, max_k=1).answer.search
         assert not requested & set(search["abandoned"]) and not Folder(out).is_complete
 
 
-def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, Any]) -> None:
-    frostline.find(**search_settings, max_k=1)
-    out, settings = (
-        search_settings["out"],
-        {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
-    )
-    search_module.register(plan_of(**{**DEFAULTS, **settings}, out=out, tune="full"))
-    (run, *_) = [run for run in Folder(out).requested if run.recipe == "full"]
-    search = read_search(out)
-    assert search is not None and not Folder(out).is_complete
-    write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
-    assert run.digest not in {one.digest for one in Folder(out).runs}
-    request_again(out, {run.digest})
-    assert run.digest in {one.digest for one in Folder(out).runs}
-    write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
-    Folder(out).store.fail(failure(run))
-    assert run.digest in {one.digest for one in Folder(out).runs}  # failed runs are not hidden
+def test_seconds_of_parallel_steps_are_wall_clock_seconds(search_settings: dict[str, Any]) -> None:
+    search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).answer.search
+    assert search["budget_seconds"] == SECONDS  # four runs take less
+    assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
+    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "head only"]
+    assert parallel
+    for step in parallel:  # the seconds of a run are its share of the wall-clock time
+        assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
 
 
 @pytest.mark.parametrize(("size", "batch", "lengths"), [(40, 8, {3.0, 10.0}), (100, 2, {3.0})])
@@ -303,3 +312,146 @@ def test_a_short_training_of_few_steps_is_compared_with_a_longer_one(
     own = {"num_train_epochs": "auto", "train_size": size, "per_device_train_batch_size": batch}
     made = find_plan.plan(**{**search_settings, **own})
     assert {run.num_train_epochs for run in made.plan.runs} == lengths
+
+
+def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_settings: dict[str, Any]) -> None:
+    answer, page = frostline.find(**{**search_settings, "budget": 1e-6}).answer, search_settings["out"] / "report.html"
+    refused = "Full fine-tuning was not run: one run takes about"
+    assert refused in answer.sentence and refused in page.read_text() and answer.decision.choice == "words"
+    assert answer.search["failed_reference"] == "full" and (search_settings["out"] / "model").exists()
+    larger = frostline.find(**search_settings).answer  # a larger budget continues the search
+    assert larger.search["failed_reference"] is None
+
+
+def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
+    """LoRA trains at ten times the learning rates of the grid."""
+    answer = frostline.find(**search_settings, ways="lora-2,mean-pooled-1").answer
+    rates = {name: rate for name, rate, *_ in runs_in(search_settings["out"])}
+    assert rates["lora-2"] == 10 * rates["mean-pooled-1"] == 10 * rates["full"]
+    assert answer.search["selected_learning_rates"]["lora-2"] == rates["lora-2"]
+    assert {one.choice for one in answer.sizes[0].choices} >= {"lora-2", "mean-pooled-1", "probe"}
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_heads_that_read_the_mean_are_tried_if_probes_score_better_on_it(
+    search_settings: dict[str, Any], better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frostline.search.probing.mean_is_better", lambda report, reads: better and reads == "first")
+    frostline.find(**{**search_settings, "progress": (shown := Notes()), "seeds": "7,8"})
+    runs = runs_in(search_settings["out"])
+    tried = {name for name, *_ in runs}
+    assert ({"mean-pooled-1", "mean-pooled-2"} <= tried) == better == ("mean-pooled-1" in " ".join(shown.notes))
+    assert "mean-pooled-3" not in tried and {run[2] for run in runs} == {7, 8}
+
+
+def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(WordsModel, "fit", lambda examples, classes: None)
+    labels = ["positive", "negative"] * 100
+    texts = [f"the film {n} was {'good' if label == 'positive' else 'bad'}" for n, label in enumerate(labels)]
+    rows, progress = pd.DataFrame({"text": texts, "label": labels}), Notes()
+    settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6, "refit": True, "progress": progress}
+    answer = frostline.find(**settings).answer
+    search, size, model = answer.search, answer.sizes[0], search_settings["out"] / "model"
+    assert search["why"].startswith("A model that trains no layer scores so high that no layer is worth tuning")
+    assert {run["recipe"] for step in search["steps"] for run in step["runs"]} == {"head only"}
+    assert answer.decision.choice == "probe" and size.recommended is None
+    begin = "Train no layer, but fit a linear probe on frozen features. Expect accuracy 1.000"
+    assert answer.sentence.startswith(begin) and f"Linear probes: {search['probes']['sentence']}" in progress.notes
+    page, splits = (search_settings["out"] / "report.html").read_text(), answer.data["report"]["splits"]
+    assert answer.refit_rows == splits["train"]["rows"] + splits["validation"]["rows"]
+    task = trained_task(model)
+    assert f"on all {answer.refit_rows} labelled rows" in page and task and set(task.labels) == set(labels)
+    assert "Train no layer" in page and search["probes"]["sentence"] in page
+    assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
+    again = frostline.find(**settings).answer
+    assert again.search == search and again.decision == answer.decision
+
+
+def of_unknown_words(count: int) -> tuple[list[str], list[str]]:
+    """Texts and labels that a model of words learns; the tiny model's tokenizer does not know them."""
+    random, labels = np.random.default_rng(0), ["positive", "negative"] * (count // 2)
+    words = [f"w{n}" for n in range(40)]
+    return [" ".join(random.choice(words[20:] if x == "positive" else words[:20], 6)) for x in labels], labels
+
+
+def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[str, Any]) -> None:
+    texts, labels = of_unknown_words(300)
+    rows = pd.DataFrame({"text": texts, "label": labels})
+    settings = {**search_settings, "train": rows, "train_size": 150, "folds": 0}
+    answer = frostline.find(**settings, cache_limit=0.0).answer
+    assert answer.decision.choice == "words"
+    assert answer.search["probes"] is answer.search["estimated_k"] is None  # the cache is too small
+    assert answer.sentence.startswith("Train no layer, but fit a TF-IDF model. Expect accuracy")
+    predicted = frostline.predict(search_settings["out"] / "model", texts[:10])
+    task = trained_task(search_settings["out"] / "model")
+    assert task is not None and task.labels == ("negative", "positive") and task.columns.label == "label"
+    assert [row["label"] for row in predicted.rows()] == labels[:10]
+
+
+HEAD = "The best so far, tuning the classifier head only, reaches accuracy"
+
+
+@pytest.mark.parametrize(
+    ("signal", "steps", "ended", "fitted", "stored", "best", "saved"),
+    [
+        (KeyboardInterrupt(), 0, 0, True, True, "a TF-IDF model", "estimator.json"),  # before any run has ended
+        (SystemExit(143), 2, 1, True, True, "a TF-IDF model", "estimator.json"),  # after one run of the reference
+        (SystemExit(143), 1, 1, False, True, HEAD, "model.safetensors"),
+        (KeyboardInterrupt(), 1, 1, False, False, HEAD, None),  # to train it again would not be quick
+        (KeyboardInterrupt(), 2, 2, False, True, "Undecided: ", "model.safetensors"),
+    ],
+)
+def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
+    search_settings: dict[str, Any],
+    monkeypatch: Any,
+    signal: BaseException,
+    steps: int,
+    ended: int,
+    fitted: bool,
+    stored: bool,
+    best: str,
+    saved: str | None,
+) -> None:
+    out = search_settings["out"]
+    progress = Interrupted(signal, steps, ended, None if stored else out / "weights")
+    texts, labels = of_unknown_words(300)
+    labels[:60] = ["positive"] * 60  # so that no model is as good as can be
+    settings = {**search_settings, "max_k": 2, "cache_limit": 0.0, "stack": 1, "progress": progress}
+    if fitted:
+        settings["train"] = pd.DataFrame({"text": texts, "label": labels})
+    else:  # then a k has to learn something
+        monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
+        settings |= {"num_train_epochs": 4, "train_size": 100, "learning_rate": "1e-3,3e-3"}
+    with pytest.raises(type(signal)):
+        frostline.find(**settings)
+    answer = json.loads((out / "answer.json").read_text())
+    (size,) = answer["sizes"]
+    assert size["decision"] is not None and best in answer["sentence"]
+    assert size["decision"]["choice"] == max(size["choices"], key=lambda one: one["value"])["choice"]
+    at = f"Report: {out / 'report.html'}" + (f" Model: {out / 'model'}" if saved else "")
+    assert progress.notes[-1] == f"So far: {answer['sentence']} {at}"
+    assert (out / "report.html").is_file() and (out / "model").is_dir() == bool(saved)
+    if saved:
+        assert (out / "model" / saved).is_file()
+        assert len(list(frostline.predict(out / "model", texts[:4]).rows())) == 4
+    assert fitted or (out / "weights").is_dir() == stored  # for the rest of the search
+    end = frostline.find(**{**settings, "progress": Notes()}).answer
+    assert end.search["over"] and (out / "model").is_dir() == (end.decision is not None)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"tune": "0,1"}, "A search chooses tune itself"),
+        ({"budget": 0.0}, "budget cannot be 0"),
+        ({"max_k": 9}, "max_k = 9 is more than the 3 layers of the model: give at most 3."),
+        ({"train_size": "20,40"}, "A search has one train size"),
+        ({"ways": "lora-2,bilstm"}, "ways cannot have bilstm: a search tries every k and linear probes anyway"),
+        ({"ways": "last-2"}, "ways cannot have last 2"),
+        ({"processes": 0}, "processes cannot be 0: give 1 or more"),
+    ],
+)
+def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        frostline.find(**{**search_settings, **more})
+    assert not search_settings["out"].exists()

@@ -1,15 +1,16 @@
 """``frostline.probe`` end to end, from data to reports and saved probes."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file
 
 import frostline
 from frostline import FrostlineError
-from frostline.frozen.forward_pass import ForwardBatch, ForwardPass
 from frostline.training.saved_estimators import ARRAYS, ESTIMATOR
 from frozen.passes import bytes_of
 from tiny import Frostline as Program
@@ -36,25 +37,17 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
 
 
 def test_several_label_columns_share_one_forward_pass_and_the_next_call_needs_none(
-    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: Path, tables: dict[str, Any], empty_cache: Path
 ) -> None:
-    passed: list[int] = []
-    batches = ForwardPass.batches
-
-    def counted(forward_pass: ForwardPass, *args: Any) -> list[ForwardBatch]:
-        found = batches(forward_pass, *args)
-        passed.extend(len(batch.rows) for batch in found if forward_pass.selection.pooled)
-        return found
-
-    monkeypatch.setattr(ForwardPass, "batches", counted)
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
     settings = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
     films, words = frostline.probe(**settings)
-    assert sum(passed) == pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"].nunique()
+    cached = {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")}
+    texts = pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"]
+    assert sum(len(load_file(file)["keys"]) for file in cached) == texts.nunique()
     assert films.report.columns["label"] == "label" and words.report.columns["label"] == "words"
-    passed.clear()
     again = frostline.probe(**settings)
-    assert not passed and [one.report for one in again] == [films.report, words.report]
+    assert [one.report for one in again] == [films.report, words.report]
+    assert {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")} == cached
 
 
 def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
@@ -99,14 +92,14 @@ def test_a_setting_of_training_is_refused(tiny_bert: Path, tables: dict[str, Any
 
 
 def test_probes_of_streamed_layers_are_the_same(
-    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, empty_cache: Path
 ) -> None:
-    made = {}
+    made = []
     for stream in (False, True):
-        monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / f"cache-{stream}"))
         out = tmp_path / f"out-{stream}"
         (probed,) = frostline.probe(model=tiny_bert, label_columns="label", out=out, stream=stream, **tables, **EXACT)
-        (file,) = (tmp_path / f"cache-{stream}").rglob("*.safetensors")
+        (file,) = empty_cache.rglob("*.safetensors")
         saved = [(out / "probe" / name).read_bytes() for name in (ESTIMATOR, ARRAYS)]
-        made[stream] = probed.report, bytes_of(file), saved
-    assert made[False] == made[True]
+        made.append((probed.report, bytes_of(file), saved))
+        shutil.rmtree(empty_cache)
+    assert made[0] == made[1]

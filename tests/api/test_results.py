@@ -69,12 +69,3 @@ def test_more_with_a_table_in_memory_needs_it_again_only_after_it_is_lost(tiny_b
     with pytest.raises(frostline.FrostlineError, match="give it again, as train="):
         opened.more(seeds=3)
     assert opened.more(seeds=3, train=rows, save_model=False, progress=Progress()).answer.runs.done == 3
-
-
-def test_a_search_has_the_same_object(search_settings: dict[str, Any]) -> None:
-    found = frostline.find(**{**search_settings, "max_k": 1, "seeds": 2})
-    before = contents(found.folder)
-    assert found.answer.search and found.model_folder.is_dir() and repr(found)
-    assert contents(found.folder) == before  # the answer of a search is not written again
-    more = found.more(tune="1", seeds=3, save_model=False, progress=Progress())
-    assert sorted(more.table().query("recipe == 'last 1'").seed.unique()) == [0, 1, 2]

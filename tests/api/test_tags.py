@@ -66,7 +66,7 @@ def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
 
 
-@pytest.mark.parametrize("model_type", ["modernbert", "llama"])
+@pytest.mark.parametrize("model_type", ["llama", pytest.param("modernbert", marks=pytest.mark.slow)])
 def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_type: str) -> None:
     """With a tokenizer that gives a word after a space other tokens than the word alone."""
     words, tags = tagged(150)
@@ -165,24 +165,20 @@ def test_the_command_writes_word_by_word(
     assert refused.code == 2 and "use .conll, .jsonl or .parquet" in refused.err
 
 
-@pytest.mark.parametrize("word", ["Anna\tLee", "", "-DOCSTART-"])
 def test_words_that_no_line_can_hold_are_written_as_json_lines(
-    finished: Path, frostline: Frostline, tmp_path: Path, word: str
+    finished: Path, frostline: Frostline, tmp_path: Path
 ) -> None:
-    pd.DataFrame({"tokens": [["It", "rains"], [word, "sings"]]}).to_json(
-        tmp_path / "new.jsonl", orient="records", lines=True
-    )
-    result = frostline("predict", finished / "model", "new.jsonl", "--out", "new.conll")
-    assert result.code == 2 and f"row 2: a CoNLL file cannot hold the word {word!r}" in result.err
+    for word in ("Anna\tLee", "", "-DOCSTART-"):
+        rows = pd.DataFrame({"tokens": [["It", "rains"], [word, "sings"]]})
+        rows.to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+        result = frostline("predict", finished / "model", "new.jsonl", "--out", "new.conll")
+        assert result.code == 2 and f"row 2: a CoNLL file cannot hold the word {word!r}" in result.err
     assert frostline("predict", finished / "model", "new.jsonl", "--out", "tagged.jsonl").code == 0
 
 
 def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
     for texts, sentence in (
-        (
-            ["Anna sings."],
-            "Sentence 1: 'Anna sings.' is not a list of words; in JSON lines or Parquet, give a list of words for each sentence",
-        ),
+        (["Anna sings."], "Sentence 1: 'Anna sings.' is not a list of words; in JSON lines or Parquet, give a list"),
         ([["Anna"], ["sings", 1]], "Sentence 2: the word 1 is not a text"),
         ([["Anna"], ["sings\nloud"]], "Sentence 2: the word .* contains a line break"),
         ([["Anna"], []], "Sentence 2: the sentence has no words"),
@@ -208,18 +204,13 @@ def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
 
 def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     page = (finished / "report.html").read_text()
-    assert (
-        "<h2>Types and probabilities</h2>" in page
-        and "Scores by type" in page
-        and "Words by tag" in page
-        and "Entities of 2 types" in page
-    )
+    for text in ("<h2>Types and probabilities</h2>", "Scores by type", "Words by tag", "Entities of 2 types"):
+        assert text in page
     assert "A row for each true type, a column for each predicted type. The first word of an entity" in page
     assert "Sentences with the most wrong words" in page or "classified correctly" in page
     card = (finished / "model" / "README.md").read_text()
-    assert (
-        "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card and "nan" not in card
-    )
+    assert "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card
+    assert "nan" not in card
 
 
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:

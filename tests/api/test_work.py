@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.sweeps.results.leases as leases_module
 from frostline import FrostlineError, work
 from frostline.cli.program import main
 from frostline.sweeps.execution.stopping import StopRequest
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.store import Store
 from frostline.training.train import run
 from tiny import Frostline, Notes, TrainWith, assert_same_predictions, plan_of, run_sweep, sentences
@@ -52,35 +52,7 @@ def main_of(*words: Any) -> None:
     main()
 
 
-def test_two_processes_train_each_run_once_and_get_the_results_of_one(
-    planned: Path, finished_small: Path, train_with: TrainWith
-) -> None:
-    both, trained, waited = FORK.Barrier(2), FORK.Queue(), list[int]()
-
-    def run_after_both_have_one(spec: Any, experiment: Any, **more: Any) -> Any:
-        if not waited:
-            waited.append(both.wait(60))
-        trained.put((os.getpid(), spec.digest))
-        return run(spec, experiment, **more)
-
-    train_with(run_after_both_have_one)
-    processes = [started(lambda: work(planned, wait=True, progress=Progress())) for _ in range(2)]
-    found = [trained.get(timeout=60) for _ in range(4)]
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert trained.empty() and len({pid for pid, _ in found}) == 2
-    assert sorted(digest for _, digest in found) == sorted(Store(finished_small).results())
-    assert_same_predictions(Store(planned), Store(finished_small))
-
-
-@pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_the_run_of_a_killed_process_is_taken_over(
-    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, train_with: TrainWith, where: str
-) -> None:
-    if where == "elsewhere":  # its lock cannot show that it is dead
-        monkeypatch.setattr(leases_module, "kernel", lambda: "")
-        monkeypatch.setattr("frostline.sweeps.execution.execute.POLL", 0.05)
+def test_the_run_of_a_killed_process_is_taken_over(planned: Path, finished_small: Path, train_with: TrainWith) -> None:
     begun = FORK.Queue()
 
     def hang_at_the_second(spec: Any, experiment: Any, **more: Any) -> Any:
@@ -95,8 +67,8 @@ def test_the_run_of_a_killed_process_is_taken_over(
     train_with(run)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert [lease.run for lease in leases_module.Leases(planned).current()] == [hung]
-    assert work(planned, wait=True, silent_after=0.5, progress=Progress()) == DONE
+    assert [lease.run for lease in Leases(planned).current()] == [hung]
+    assert work(planned, wait=True, progress=Progress()) == DONE
     assert_same_predictions(Store(planned), Store(finished_small))
 
 
@@ -147,17 +119,7 @@ def test_relative_paths_are_found_from_another_folder(
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "m")
     shutil.copy(tiny_table, tmp_path / "t.csv")
-    sweep = {
-        "model": "m",
-        "train": "t.csv",
-        "tune": 0,
-        "seeds": 1,
-        "train_size": 20,
-        "test": "none",
-        "out": "o",
-        "progress": Progress(),
-    }
-    register(plan_of(**sweep))
+    register(plan_of(model="m", train="t.csv", tune=0, seeds=1, train_size=20, test="none", out="o"))
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     got = frostline("work", "../o", "--workers", "1")
@@ -223,10 +185,7 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigterm_gives_the_runs_back_before_it_ends(
-    planned: Path,
-    train_with: TrainWith,
-    workers: int,
-    capfd: pytest.CaptureFixture[str],
+    planned: Path, train_with: TrainWith, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     begun = FORK.Queue()
 
@@ -238,7 +197,7 @@ def test_sigterm_gives_the_runs_back_before_it_ends(
     train_with(hang)
     process = started(lambda: main_of("work", planned, "--workers", workers))
     pids = {begun.get(timeout=60) for _ in range(workers)}
-    assert len(leases_module.Leases(planned).current()) == workers
+    assert len(Leases(planned).current()) == workers
     for pid in {process.pid, *pids}:  # SLURM sends it to all processes of a task
         os.kill(pid, signal.SIGTERM)
     process.join(60)

@@ -17,7 +17,6 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     tables = {
         "missing": [{**row, "label": "" if n == 7 else row["label"]} for n, row in enumerate(rows)],
         "stars": [{**row, "label": f"{n / 7:.2f}"} for n, row in enumerate(rows)],
-        "long": [{**row, "text": (row["text"] + " ") * 9} for row in rows],
     }
     for name, table in tables.items():
         write_csv(tmp_path / f"{name}.csv", table)
@@ -27,11 +26,7 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     (tmp_path / "latin.csv").write_bytes(text.encode() + "café noir,positive\n".encode("latin1"))
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "thesis.tex").write_text("not a sweep")
-    models = {
-        "no-config": "config.json",
-        "no-tokenizer": "tokenizer.json",
-        "no-weights": "model.safetensors",
-    }
+    models = {"no-config": "config.json", "no-tokenizer": "tokenizer.json", "no-weights": "model.safetensors"}
     for name, file in models.items():
         shutil.copytree(tiny_bert, tmp_path / name)
         (tmp_path / name / file).unlink()

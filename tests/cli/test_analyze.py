@@ -93,14 +93,8 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
     "words, message",
     [
         (("analyze", "none.csv", "--out", "a"), "none.csv: there is no such file"),
-        (
-            ("analyze", "two.csv", "--out", "a"),
-            "two.csv: the score could be 'acc', 'f1'; choose one with --columns score=acc",
-        ),
-        (
-            ("analyze", "runs.csv", "--leave-out", "T,u", "--out", "a"),
-            "--leave-out u: there is no such task; choose from t",
-        ),
+        (("analyze", "two.csv", "--out", "a"), "two.csv: the score could be 'acc', 'f1'; choose one with --columns"),
+        (("analyze", "runs.csv", "--leave-out", "T,u", "--out", "a"), "--leave-out u: there is no such task; choose"),
         (("analyze", "runs.csv", "--chance", "s=0.5", "--out", "a"), "--chance s: there is no such task"),
         (("analyze", "runs.csv", "--columns", "acc", "--out", "a"), "--columns 'acc' is no pair"),
         (
@@ -111,12 +105,8 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
         (("analyze", "sst2", "--out", "a"), "sst2 contains no sweep (no sweep.toml)"),
         (("study", "lee", "--out", "a"), "There is no study 'lee'"),
         (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is not a task of this study"),
-        (
-            ("study", "lowdata2021", "--model", "nowhere", "--out", "a"),
-            "The model 'nowhere' (revision main) is neither a folder nor available from the hub",
-        ),
+        (("study", "lowdata2021", "--model", "nowhere", "--out", "a"), "'nowhere' (revision main) is neither a folder"),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
-        (("plan", "--study", "jeong"), "There is no study 'jeong'"),
         (("plan", "--study", "lee2019", "--tune", "named"), "lee2019 names no modules to tune: give --tune-modules"),
     ],
 )

@@ -1,78 +1,153 @@
-"""The printed plan: the device, what fits into its memory, and the forecast."""
+"""The printed plans of a sweep and of a search: the device, what fits into its memory, the forecast, and the budget."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import frostline
+from frostline.api import find
+from frostline.cli.plan_output import print_search_plan
 from frostline.model.device import DeviceMemory
 from frostline.report.plan_text import forecast_lines, plan_lines
+from frostline.search.search_plan import SearchPlan
+from frostline.statistics.decision import Lengths
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
-from tiny import SMALL
+from tiny import SMALL, plan_of
 
 T4 = DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0)
 NAMES = ("head only", "last 1", "full")
 
 
-@pytest.fixture
-def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
-    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "tune": "0,1,all", "seeds": 8}
-    return frostline.plan(timed=False, progress=Progress(), **settings)
+@pytest.fixture(scope="module")
+def plan(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> frostline.Plan:
+    out = tmp_path_factory.mktemp("plan") / "o"
+    return replace(
+        plan_of(**{**SMALL, "model": tiny_bert, "train": tiny_table, "out": out, "tune": "0,1,all", "seeds": 8}),
+        memory=T4,
+    )
 
 
-def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> KindForecast:
-    size = plan.runs[0].train_size
-    return KindForecast(name, size, 8, 2.0, memory_bytes, stack=stack, num_train_epochs=plan.runs[0].num_train_epochs)
-
-
-def test_a_plan_names_its_device(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
-    threads = torch.get_num_threads()
-    print(*plan_lines(replace(plan, memory=T4)), sep="\n")
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Device: ")]
-    assert len(lines) == 1 and lines[0].startswith(f"Device: CPU, {threads} thread")
-    assert lines[0].endswith(", 14.6 GB free of 15.6 GB, float32.")
-
-
-def rows_of(printed: str) -> list[list[str]]:
+def rows_with(plan: frostline.Plan, *sizes: tuple[float, int], workers: int = 1) -> tuple[str, list[list[str]]]:
+    """The printed plan with a forecast of these bytes and stacks for each k, and the cells of its table."""
+    size, epochs = plan.runs[0].train_size, plan.runs[0].num_train_epochs
+    cells = [
+        KindForecast(name, size, 8, 2.0, memory, stack=stack, num_train_epochs=epochs)
+        for name, (memory, stack) in zip(NAMES, sizes, strict=False)
+    ]
+    printed = "\n".join(plan_lines(replace(plan, forecast=Forecast(tuple(cells), 0.0, workers=workers))))
     lines = printed.splitlines()
     header = next(n for n, line in enumerate(lines) if line.startswith("tune "))
-    return [line.split() for line in lines[header : header + 4]]
+    return printed, [line.split() for line in lines[header : header + 4]]
 
 
-def test_a_plan_shows_the_size_of_stacks_and_what_fits(
-    plan: frostline.Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sizes = {"head only": (1e9, 8), "last 1": (14.6e9, 4), "full": (14.7e9, 1)}
-    cells = tuple(cell(plan, name, *sizes[name]) for name in NAMES)
-    print(*plan_lines(replace(plan, memory=T4, forecast=Forecast(cells, 0.0))), sep="\n")
-    printed = capsys.readouterr().out
-    header, *rows = rows_of(printed)
-    assert header[-2:] == ["stack", "fits"]
+def test_a_plan_names_its_device_and_what_fits(plan: frostline.Plan) -> None:
+    printed, (header, *rows) = rows_with(plan, (1e9, 8), (14.6e9, 4), (14.7e9, 1))
+    (device,) = (line for line in printed.splitlines() if line.startswith("Device: "))
+    assert device.startswith(f"Device: CPU, {torch.get_num_threads()} thread")
+    assert device.endswith(", 14.6 GB free of 15.6 GB, float32.") and header[-2:] == ["stack", "fits"]
     assert [row[-2:] for row in rows] == [["8", "yes"], ["4", "yes"], ["1", "no"]]
     assert "More memory than is free: full." in printed
-
-
-def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = tuple(cell(plan, name, size) for name, size in zip(NAMES, (7e9, 8e9, 9e9), strict=True))
-    print(*plan_lines(replace(plan, memory=T4, forecast=Forecast(cells, 0.0, workers=2))), sep="\n")
-    printed = capsys.readouterr().out
-    header, *rows = rows_of(printed)
+    printed, (header, *rows) = rows_with(plan, (7e9, 1), (8e9, 1), (9e9, 1), workers=2)  # at the same time
     assert header[-1] == "fits" and "stack" not in header
     assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, full." in printed
-    print(*plan_lines(replace(plan, memory=T4, forecast=Forecast(cells[:1], 0.0))), sep="\n")  # the others are done
-    assert "More memory" not in capsys.readouterr().out
+    assert "More memory" not in rows_with(plan, (7e9, 1))[0]  # the others are done
 
 
-def test_a_plan_prints_its_forecast(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 2}
+def test_a_plan_prints_its_forecast(settings: dict[str, Any]) -> None:
     made = frostline.plan(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"})
-    print(*plan_lines(made), sep="\n")
-    print(*forecast_lines(made.forecast), sep="\n")
-    printed = capsys.readouterr().out
+    printed = "\n".join([*plan_lines(made), *forecast_lines(made.forecast)])
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in printed
+
+
+def forecast(*args: Any, **more: Any) -> Forecast:
+    """A run of full fine-tuning takes 40 s."""
+    return Forecast((KindForecast("full", 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
+
+
+@pytest.fixture(scope="module")
+def made(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> SearchPlan:
+    """A plan in which every step takes 3 s."""
+    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path_factory.mktemp("plan") / "o"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("frostline.search.search_plan.make_forecast", forecast)
+        plan = find.plan(progress=Progress(), **settings)
+    return replace(plan, steps=tuple(replace(step, seconds=3.0) for step in plan.steps))
+
+
+def with_forecast(made: SearchPlan, found: Forecast | None) -> SearchPlan:
+    return replace(made, plan=replace(made.plan, forecast=found))
+
+
+SPENT = "A search in this folder has spent 30 s"
+
+
+@pytest.mark.parametrize(
+    ("change", "there"),
+    [
+        (
+            lambda made: made,
+            [
+                "Full fine-tuning: about 40 s a run (70 s with transformers' Trainer) and 1.00 GB of memory.",
+                "Budget: 2 min 40 s of training, the larger of 4 such runs and 120 s; --budget sets another.",
+                *("k = 0 first: it is the cheapest.", "Train full fine-tuning.", "The output folder takes up to"),
+                "Hidden states of the frozen layers:",
+            ],
+        ),
+        (  # the default budget is for the longest training
+            lambda made: replace(made, reference=made.reference.for_epochs(1.0), lengths=Lengths(1.0, 3.0)),
+            [
+                "for 1 epoch: about 40 s a run",
+                "Budget: 8 min of training, the larger of 4 such runs for 3 epochs and 120 s",
+            ],
+        ),
+        (
+            lambda made: replace(made, budget_given=45.0),
+            [
+                "45 s of training, as given. It probably ends before full fine-tuning has run",
+                "about --budget 46s or more.",
+            ],
+        ),
+        (lambda made: replace(made, budget_given=46.0), ["Budget: 46 s of training, as given."]),
+        (
+            lambda made: replace(made, spent=30.0, budget_given=75.0),
+            [f"{SPENT}; this one continues it.", "give about --budget 76s or more."],
+        ),
+        (
+            lambda made: replace(made, spent=30.0, over=True),
+            [f"{SPENT}, and has ended: only a larger budget trains more."],
+        ),
+        (lambda made: with_forecast(made, Forecast((), 2.0)), ["no forecast, because all its runs are done."]),
+        (
+            lambda made: with_forecast(made, None),
+            ["no step could be timed. Budget: the larger of 4 such runs and 120 s."],
+        ),
+        (
+            lambda made: replace(made, measured=50.0),
+            ["50 s a run, as measured in this folder.", "3 min 20 s of training, the larger of 4 such runs and 120 s"],
+        ),
+        (
+            lambda made: with_forecast(made, replace(forecast(), workers=2)),
+            ["the larger of 4 such runs, 2 at a time, and 120 s"],
+        ),
+        (
+            lambda made: with_forecast(made, Forecast((replace(made.of_reference, memory_bytes=1e15),), 2.0)),
+            ["That is more than is free: give --max-k"],
+        ),
+        (lambda made: replace(made, exhaustive=True), ["--exhaustive"]),
+    ],
+)
+def test_the_plan_of_a_search(
+    made: SearchPlan, capsys: pytest.CaptureFixture[str], change: Callable[[SearchPlan], SearchPlan], there: list[str]
+) -> None:
+    print_search_plan(change(made))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert [text for text in there if text not in shown] == []
+    assert ("nothing can be compared" in shown) == any(
+        "--budget 46s" in text or "--budget 76s" in text for text in there
+    )

@@ -74,14 +74,6 @@ def test_cells_that_a_spreadsheet_would_run_are_named_or_quoted(
     assert "is for CSV files" in frostline("predict", model, "new.csv", "--safe-csv", "--out", "new.jsonl").err
 
 
-def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
-    (here / "bare.csv").write_text("a good film,7\na bad film,8\n")
-    done = frostline("predict", finished_sweep / "model", "bare.csv", "--column-names", "text,number")
-    assert (done.code, done.err) == (0, "bare.csv: text is column 'text'.\n")
-    assert done.out == "bare.predictions.csv: 2 texts\n"
-    assert "contains no model" in frostline("predict", ".", "bare.csv").err  # before the texts are read
-
-
 def test_predictions_of_a_file_in_another_encoding(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
     (here / "euro.csv").write_bytes("text\na good film for 5 €\n".encode("cp1252"))
     model = str(finished_sweep / "model")

@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -21,6 +21,7 @@ from frostline.cli.program import signals_heeded
 from frostline.data.wording import first_line
 from frostline.sweeps.execution.stopping import STOP
 from frostline.sweeps.results.tables import COST
+from hostile import nobody_reads
 from tiny import FAST, Frostline
 
 CONTINUES = "Finished runs are saved; the same command continues from there."
@@ -94,23 +95,19 @@ def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     assert weights[0] == weights[1]
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("heeds_ctrl_c", "here")
 @pytest.mark.parametrize(
-    ("command", "what", "sentence"),
+    ("command", "what", "sentence", "number"),
     [
-        ("find --plan", "frostline.api.find.plan", STARTS_AGAIN),
-        ("plan --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN),
-        ("sweep --dry-run --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN),
-        ("compare --dry-run", "frostline.api.sweep.plan", STARTS_AGAIN),
-        ("find", "frostline.api.find.find", CONTINUES),
-        ("sweep --tune 0", "frostline.api.sweep.sweep", CONTINUES),
-        ("compare", "frostline.api.sweep.sweep", CONTINUES),
+        ("find --plan", "frostline.api.find.plan", STARTS_AGAIN, signal.SIGTERM),
+        ("plan --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN, signal.SIGINT),
+        ("sweep --dry-run --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN, signal.SIGTERM),
+        ("find", "frostline.api.find.find", CONTINUES, signal.SIGTERM),
+        ("compare", "frostline.api.sweep.sweep", CONTINUES, signal.SIGINT),
     ],
 )
 def test_only_a_command_that_trains_says_that_runs_are_saved(
     frostline: Frostline,
-    here: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: str,
     what: str,
@@ -122,19 +119,24 @@ def test_only_a_command_that_trains_says_that_runs_are_saved(
     assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {sentence}"
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("made_of_it", [RuntimeError("The cluster is gone."), SystemExit(1), FrostlineError("No.")])
+@pytest.mark.usefixtures("heeds_ctrl_c", "here")
+@pytest.mark.parametrize(
+    ("made_of_it", "number"),
+    [
+        (RuntimeError("The cluster is gone."), signal.SIGINT),
+        (SystemExit(1), signal.SIGTERM),
+        (FrostlineError("No."), signal.SIGINT),
+    ],
+)
 def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
-    frostline: Frostline,
-    here: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    made_of_it: BaseException,
-    number: signal.Signals,
+    frostline: Frostline, monkeypatch: pytest.MonkeyPatch, made_of_it: BaseException, number: signal.Signals
 ) -> None:
+    signals = [number]
+
     def stopped(*_: object, **__: object) -> None:
         try:
-            signal.raise_signal(number)
+            if signals:
+                signal.raise_signal(signals.pop())
         finally:
             raise made_of_it
 
@@ -142,12 +144,12 @@ def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
     words = ("sweep", "--tune", 0, "--model", "m", "--train", "t.csv", "--out", "o")
     got = frostline(*words)
     assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {CONTINUES}"
-    monkeypatch.setattr("frostline.api.sweep.sweep", raising(made_of_it))
     assert frostline(*words).code not in (130, 143)  # the next command was not stopped
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("unread, words, code", [("stdout", "--version", 141), ("stderr", "work nowhere", 2)])
+@pytest.mark.parametrize(
+    "unread, words, code, unbuffered", [("stdout", "--version", 141, "1"), ("stderr", "work nowhere", 2, "")]
+)
 def test_a_command_ends_quietly_if_nobody_reads_its_output(
     tmp_path: Path, unread: str, words: str, code: int, unbuffered: str
 ) -> None:
@@ -169,13 +171,7 @@ SHORT = torch.OutOfMemoryError("CUDA out of memory. And more")
     [
         (ZeroDivisionError("by nothing"), 70, "ZeroDivisionError: by nothing\n"),
         (OSError(errno.EIO, "of the disk"), 70, "OSError: [Errno 5] of the disk\n"),
-        (EOFError("empty"), 70, "EOFError: empty\n"),
-        (
-            SHORT,
-            2,
-            f"Memory ran out ({first_line(SHORT)}): end other programs that use it, or use a device with more, and",
-        ),
-        (MemoryError(), 2, "Memory ran out (MemoryError"),
+        (SHORT, 2, f"Memory ran out ({first_line(SHORT)}): end other programs that use it, or use a device with more,"),
         (OSError(errno.ENOSPC, "No space left on device", "f"), 2, "f cannot be written or read (No space left"),
     ],
 )
@@ -189,13 +185,12 @@ def test_an_error_that_is_not_expected_has_a_traceback_and_its_own_exit_code(
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended() -> None:
     """A terminal sends Ctrl-C to the whole pipeline."""
-    closed, steps = Mock(write=Mock(side_effect=BrokenPipeError)), []
-    monkeypatch.setattr(sys, "stderr", closed)
-    with pytest.raises(KeyboardInterrupt), signals_heeded(), STOP.heeded():
+    steps = []
+    with nobody_reads() as log, redirect_stderr(log), pytest.raises(KeyboardInterrupt), signals_heeded(), STOP.heeded():
         STOP.since = -1000.0  # it has trained for a while
         signal.raise_signal(signal.SIGINT)
         steps.append("ended")
         STOP.stop_if_made()
-    assert steps == ["ended"] and closed.write.called
+    assert steps == ["ended"]

@@ -61,18 +61,20 @@ def folder(finished_small: Path, tmp_path: Path, own: Path, tiny_bert: Path) -> 
     return out
 
 
-@pytest.mark.parametrize("value", ["true", "1", '"yes"', '"true"', "[1]", "0"])
-@pytest.mark.parametrize("command", ["sweep", "sweep --dry-run", "plan", "compare"])
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [("sweep --tune 0", ["true", "1", '"yes"', "[1]", "0"]), ("plan --tune 0", ["true"]), ("compare", ["true"])],
+)
 def test_a_file_of_settings_is_refused_that_trusts_code(
-    own: Path, tiny_table: Path, ran: Path, frostline: Frostline, command: str, value: str
+    own: Path, tiny_table: Path, ran: Path, frostline: Frostline, command: str, values: list[str]
 ) -> None:
     """`0` is no `false`: whatever the key says, only its absence and `false` mean that no code is needed."""
-    paths = f'model = "{own}"\ntrain = "{tiny_table}"\nout = "o"\n'
-    Path("t.toml").write_text(f"{paths}trust_remote_code = {value}\n")
-    tune = [] if command == "compare" else ["--tune", "0"]
-    for more in ([], ["--no-trust-remote-code"]):
-        got = frostline(*command.split(), "t.toml", *tune, *more)
-        assert got.code == 2 and "no file may decide that" in got.err and "--trust-remote-code" in got.err
+    for value in values:
+        keys = f'model = "{own}"\ntrain = "{tiny_table}"\nout = "o"\ntrust_remote_code = {value}\n'
+        Path("t.toml").write_text(keys)
+        for more in ([], ["--no-trust-remote-code"]):
+            got = frostline(*command.split(), "t.toml", *more)
+            assert got.code == 2 and "no file may decide that" in got.err and "--trust-remote-code" in got.err
     assert not ran.exists() and not Path("o").exists()
 
 
@@ -84,7 +86,7 @@ def test_the_command_line_trusts_the_code_of_a_file_of_settings(
     assert got.code == 0 and ran.exists(), got
 
 
-@pytest.mark.parametrize("trusts", ["true", "1", '"yes"', "false"])
+@pytest.mark.parametrize("trusts", ["true", '"yes"', "false"])
 def test_work_does_not_trust_what_the_folder_says(folder: Path, ran: Path, frostline: Frostline, trusts: str) -> None:
     change_settings(folder, "trust_remote_code = true", f"trust_remote_code = {trusts}")
     got = frostline("work", "o")
@@ -97,7 +99,7 @@ def test_work_does_not_trust_what_the_folder_says(folder: Path, ran: Path, frost
     assert ran.exists() == (trusts != "false"), "the user trusts it, but the sweep has never run it"
 
 
-@pytest.mark.parametrize("command", ["report o", "status o", "status o --all", "merge o --out m", "analyze o --out a"])
+@pytest.mark.parametrize("command", ["report o", "status o --all", "merge o --out m", "analyze o --out a"])
 def test_commands_that_read_a_folder_run_no_code(folder: Path, ran: Path, frostline: Frostline, command: str) -> None:
     assert frostline(*command.split()).code == 0 and not ran.exists()
     if "merge" in command:
@@ -122,12 +124,7 @@ def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline:
     ("file", "facts"),
     [
         ("config.json", {"model_type": "own-of-strangers", "auto_map": with_code(PARTS)}),
-        ("config.json", {"auto_map": with_code(PARTS)}),
         ("config.json", {"auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"], **with_code(PARTS)}}),
-        (
-            "tokenizer_config.json",
-            {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"]}},
-        ),
         ("tokenizer_config.json", {"tokenizer_class": "Own", "auto_map": ["modeling_own.OwnTokenizer", None]}),
         ("config.json", {"attn_implementation": "own/kernels"}),
         ("config.json", {"_attn_implementation": "kernels-community/flash-attn2"}),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from frostline.report.rebuild import write_report
 from pages import MAKERS, drawn
 from tiny import LABELS, saved_sweep, tiny_bert_folder
 
@@ -33,12 +34,13 @@ def page_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     made: dict[str, Path] = {}
 
     def folder(name: str) -> Path:
-        if name == "real":
-            return Path(request.getfixturevalue("finished_sweep"))
         if name not in made:
             made[name] = tmp_path_factory.mktemp("pages") / name
             with drawn():
-                MAKERS[name](made[name])
+                if name == "real":
+                    write_report(Path(shutil.copytree(request.getfixturevalue("finished_sweep"), made[name])))
+                else:
+                    MAKERS[name](made[name])
         return made[name]
 
     return folder

@@ -8,13 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.figures.drawing import save_figures, svg
-from frostline.report.figures.model_figures import predictions_over_targets
 from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
 from frostline.statistics.answer import Answer
@@ -77,11 +75,6 @@ def test_learning_curves_join_means_and_show_every_run(answer: Answer) -> None:
     assert len(marks) == 2 * len(scored) and marks.count("x") == 2 * sum(not p.in_mean for p in scored)
 
 
-def test_predictions_over_targets() -> None:
-    (axes,) = predictions_over_targets(np.array([1.0, 2.0]), np.array([1.5, 1.5])).axes
-    assert axes.lines[1].get_xdata().tolist() == [1.0, 2.0]
-
-
 def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     """Although they cost as much as some k, they have a separate row and point, and they cannot be recommended."""
     out = make_folder(tmp_path / "out", tune=(0, 3, "full", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
@@ -115,13 +108,6 @@ def test_each_training_length_has_a_line_of_its_own(answer: Answer) -> None:
     assert not {x for line in lines[:2] for x in line.get_xdata()} & {x for line in lines[2:] for x in line.get_xdata()}
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named[:2] == ["validation, mean, 3 epochs", "validation, mean, 10 epochs"]
-
-
-def test_a_choice_is_labelled_with_its_training_length() -> None:
-    axes, _ = axes_of(curve_of(known("last 1 for 10 epochs", 0.89, 0.25), choice="last 1 for 10 epochs"))
-    shown = [label.get_text() for label in axes.get_xticklabels()]
-    assert all("1" in label for label in shown) and "10 epochs" in shown[0]
-    assert "layers times epochs" in axes.get_xlabel()
 
 
 def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> Any:
@@ -169,10 +155,7 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
         assert f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in axes_of(wide, metric)[1]
 
 
-@pytest.mark.parametrize(
-    ("reference", "cost", "whole"),
-    [(FULL, 1.0, "all layers"), ("last 4", 1.0, "the last 4"), ("last 4", 0.5, "all layers")],
-)
+@pytest.mark.parametrize(("reference", "cost", "whole"), [(FULL, 1.0, "all layers"), ("last 4", 1.0, "the last 4")])
 def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: str) -> None:
     curve = curve_of(known("last 1", 0.89, 0.25), reference=reference)
     curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
@@ -181,21 +164,15 @@ def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: s
     assert axes.get_xlabel() == f"tuned last layers, and their share\nof {whole} (the cost)"
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=30),
-    st.lists(st.sampled_from(["probe", "words"]), unique=True),
-)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.lists(st.sampled_from(["probe", "words"]), unique=True))
 def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) -> None:
     choices = [known(name, 0.8, 0.0) for name in free]
     choices += [known(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
     drawn = marks(curve_of(*choices))
     assert all(after.x - before.x > 0.99 for before, after in pairwise(drawn))
     assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
-
-
-def test_places_are_in_proportion_to_the_cost() -> None:
-    drawn = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
-    assert [mark.x for mark in drawn] == pytest.approx([0, 1, 2, 4])
+    in_proportion = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
+    assert [mark.x for mark in in_proportion] == pytest.approx([0, 1, 2, 4])
 
 
 def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:

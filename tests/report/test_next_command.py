@@ -1,4 +1,4 @@
-"""The one step that would make an answer surer."""
+"""The one step that would make an answer surer, and what the state of a search says of it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +11,11 @@ import pytest
 from frostline.model.ways import way_named
 from frostline.report import rebuild
 from frostline.report.answer.next_command import MORE_ROWS, next_command
+from frostline.report.answer.run_groups import search_outcome
 from frostline.statistics.inference import Summary, summarize
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import SearchOutcome
+from frostline.statistics.run_result import RunResult
 from search_runs import record_of
 
 ALL = "frostline sweep o/sweep.toml --seeds 5"
@@ -125,10 +127,6 @@ def test_each_training_length_has_a_command_of_its_own() -> None:
     )
 
 
-def test_a_folder_with_a_space_is_quoted() -> None:
-    assert next_command(Path("my out"), [0], curve())[0] == "frostline sweep 'my out/sweep.toml' --seeds 5"
-
-
 def test_the_learning_rate_of_a_way_is_that_of_the_grid() -> None:
     """LoRA multiplies it by ten."""
     choices = [SimpleNamespace(choice=name, probability=0.7, value=0.7) for name in ("lora-2", "full")]
@@ -147,7 +145,7 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     known.cells[0] = replace(known.cells[0], concurrent_runs=2)
     assert next_command(Path("o"), [0], known)[1] == 80
     known.cells[0] = replace(known.cells[0], seconds=None)
-    assert next_command(Path("o"), [0], known) == (ALL, None)
+    assert next_command(Path("my out"), [0], known) == ("frostline sweep 'my out/sweep.toml' --seeds 5", None)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +167,42 @@ def test_after_a_search_it_is_a_larger_budget_if_that_ended_it(
     search = record_of(enough_budget=enough, over=True, spent_seconds=60.0)
     outcome = SearchOutcome(instead=instead)
     assert rebuild._next_command(folder, SimpleNamespace(sizes=[curve()], sure=None), search, outcome)[0] == step  # type: ignore[arg-type]
+
+
+ADVICE = "Full fine-tuning was not run: only 2 s of the budget are left. Give at least --budget 40s."
+
+
+def row(run: str, recipe: str, outcome: str | None = "ok", status: str = "done") -> RunResult:
+    about = {"run": run, "recipe": Recipe(recipe), "train_size": 20, "learning_rate": 1e-4, "seed": 0}
+    return RunResult(**about, status=status, outcome=outcome)
+
+
+def instead(*rows: RunResult) -> str | None:
+    """The sentence of a search that ended without full fine-tuning, for a folder with these runs."""
+    search = record_of(why=ADVICE, over=True, known=["a"], failed_reference="full")
+    return search_outcome(search, rows, ()).instead
+
+
+def test_the_budget_of_the_search_is_named_only_for_the_runs_that_it_knew() -> None:
+    known = row("a", "head only")
+    assert instead(known) == ADVICE
+    newer = instead(known, row("b", "last 1"))
+    assert newer is not None and newer.startswith("Full fine-tuning has no result: search again with a larger --budget")
+    assert "40s" not in newer and "2 s" not in newer
+    assert instead(known, row("b", "full")) is None
+    assert instead(known, row("b", "full", None, "pending")) == ADVICE
+    unusable = "No run of full fine-tuning has a usable score, so nothing can be compared with it."
+    assert instead(known, row("b", "full", "diverged")) == instead(known, row("b", "full", None, "failed")) == unusable
+
+
+def test_a_larger_k_takes_the_place_of_a_reference_without_result() -> None:
+    known, larger = row("a", "head only"), row("b", "full")
+    failed = record_of(why=ADVICE, over=True, known=["a"], failed_reference="last 2")
+    assert search_outcome(failed, [known, larger], ()).instead is None
+    assert search_outcome(failed, [known, row("b", "last 1"), row("c", "lora-2")], ()).instead is not None
+    assert search_outcome(failed, [known], ()).over
+    waiting = record_of(pending_reference="last 2")
+    assert not search_outcome(waiting, [known], ()).over
+    assert search_outcome(waiting, [known, larger], ()).awaited is None
+    for other in (row("b", "last 1"), row("c", "lora-2"), row("b", "full", None, "pending")):
+        assert search_outcome(waiting, [known, other], ()).awaited == "last 2"

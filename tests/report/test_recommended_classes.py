@@ -190,18 +190,10 @@ def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     assert [one.recall.estimate for one in found.classes] == [1.0, 0.5]
 
 
-def test_a_regression_has_no_classes(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2)
-    answer = answer_of(out)
-    assert answer.classes is answer.calibration is answer.threshold is None
-    assert "Are the probabilities right?" not in page_of(out).words
-
-
 def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text(encoding="utf-8")
     found = {name: two[1].to_json()[name] for name in ("classes", "calibration", "threshold")}
-    missing = {key for key in re.findall(r'"(\w+)":', json.dumps(found)) if f"`{key}`" not in text}
-    assert not missing
+    assert not {key for key in re.findall(r'"(\w+)":', json.dumps(found)) if f"`{key}`" not in text}
 
 
 def judged(rule: str, threshold: float | tuple[float, ...], half: float, cross_fitted: float, **more: Any) -> Threshold:

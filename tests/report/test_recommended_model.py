@@ -1,18 +1,23 @@
-"""The saved model: its folder as transformers, PEFT and sentence-transformers read it, and its card."""
+"""The saved model: its folder as others read it, its card, training once more on all labelled rows, and the last steps."""
 
 import json
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
 from huggingface_hub import ModelCard
+from safetensors.numpy import load_file
 from scipy.special import softmax
 from transformers import (
     AutoModelForSequenceClassification,
@@ -23,7 +28,7 @@ from transformers import (
 )
 
 import frostline
-import frostline.report.recommended_model as model_folder
+import frostline.report.recommended_model as recommended_model
 from frostline import FrostlineError
 from frostline.api.bundle import bundle
 from frostline.api.prediction import predict
@@ -32,14 +37,29 @@ from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
 from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading, sentence_without_command
-from frostline.report.rebuild import write_report
+from frostline.report.rebuild import finish, write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended
+from frostline.statistics.answer import Answer
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import comparison
 from frostline.training.start import require_peft
+from hostile import without_locks
 from pages import answer_of
-from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, plan_of, recommended_predictions, saved_sweep, tiny_tokenizer
+from synthetic_sweep import make_folder
+from tiny import (
+    LABELS,
+    MAX_LENGTH,
+    OTHER,
+    QUICK,
+    WORDS,
+    Notes,
+    plan_of,
+    recommended_predictions,
+    saved_sweep,
+    sentences,
+    tiny_tokenizer,
+)
 
 
 def test_pipeline_gives_the_labels_and_the_logits_of_the_run(classified: Path) -> None:
@@ -54,12 +74,17 @@ def test_pipeline_gives_the_labels_and_the_logits_of_the_run(classified: Path) -
     assert [row[0]["label"] for row in likely] == [labels[n] for n in logits.argmax(1)]
 
 
-def test_pipeline_gives_the_predicted_number(regressed: Path) -> None:
+def test_pipeline_gives_the_predicted_number(regressed: Path, classified: Path) -> None:
     texts, logits = recommended_predictions(regressed)
     found = pipeline("text-classification", model=str(regressed / "model"))(texts, truncation=True)
     assert np.abs(np.array([row["score"] for row in found]) - logits[:, 0]).max() < 1e-5 * np.abs(logits).max()
     config = json.loads((regressed / "model" / "config.json").read_text())
     assert config["problem_type"] == "regression"
+    text = ModelCard.load(regressed / "model" / "README.md").text
+    assert "the predicted number" in text and "```json" not in text
+    for folder in (classified, regressed):  # the card loads the model as the answer does
+        code = loading(answer_of(folder), Path("path/to/this/folder"))
+        assert f"```python\n{code}\n```" in (folder / "model" / "README.md").read_text()
 
 
 def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: Path, classified: Path) -> None:
@@ -72,6 +97,9 @@ def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: P
     for path in folder.iterdir():
         content = path.read_bytes()
         assert str(licensed_bert).encode() not in content and os.fsencode(classified) not in content
+    facts, answer = json.loads((folder / "frostline.json").read_text()), answer_of(classified)
+    assert facts["run"] == answer.sizes[0].recommended.run and facts["sentence"] == sentence_without_command(answer)
+    assert facts["labels"] == sorted(LABELS) and facts["max_length"] == MAX_LENGTH and facts["logit_gap"] == 0
     config = json.loads((folder / "config.json").read_text())
     assert config["use_cache"] is True and config["problem_type"] == "single_label_classification"
     assert "frostline" not in json.dumps(config) and "_attn_implementation" not in config
@@ -79,14 +107,6 @@ def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: P
     assert AutoTokenizer.from_pretrained(folder).model_max_length == MAX_LENGTH
     state = AutoModelForSequenceClassification.from_pretrained(folder).state_dict()
     assert all(value.dtype == torch.float32 for value in state.values() if value.is_floating_point())
-
-
-def test_frostline_json(classified: Path) -> None:
-    facts, answer = json.loads((classified / "model" / "frostline.json").read_text()), answer_of(classified)
-    recommended = answer.sizes[0].recommended
-    assert facts["run"] == recommended.run and facts["sentence"] == sentence_without_command(answer)
-    assert facts["labels"] == sorted(LABELS) and facts["max_length"] == MAX_LENGTH and facts["metric"] == "accuracy"
-    assert facts["spec"]["seed"] == recommended.seed and facts["logit_gap"] == 0
 
 
 def _save_arguments(licensed_bert: Path, out: Path) -> tuple[Any, ...]:
@@ -110,23 +130,20 @@ def test_an_older_folder_is_replaced_as_a_whole(licensed_bert: Path, classified:
     assert pretrained.model.config.use_cache is False
 
 
-@pytest.mark.parametrize("fails", ["the card", "the swap"])
 def test_a_disk_that_fails_leaves_the_older_folder(
-    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, target = _save_arguments(licensed_bert, classified), tmp_path / "model"
     save_model(target, *arguments, Saved(0.0, trained_again=False))
     before, rename = {path.name: path.read_bytes() for path in target.iterdir()}, os.rename
 
     def fail(*paths: Any) -> None:
-        if fails == "the card" or Path(paths[1]) == target:
+        if Path(paths[1]) == target:
             monkeypatch.undo()
             raise OSError(28, "No space left on device")
         rename(*paths)
 
-    monkeypatch.setattr(
-        model_folder if fails == "the card" else os, "model_card" if fails == "the card" else "rename", fail
-    )
+    monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(FrostlineError, match=r"could not be written to .*No space left"):
         save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert {path.name: path.read_bytes() for path in target.iterdir()} == before
@@ -209,22 +226,11 @@ def test_card(classified: Path) -> None:
     assert list(json.loads(block).values()) == sorted(LABELS)
 
 
-def test_the_card_loads_the_model_as_the_answer_does(classified: Path, regressed: Path) -> None:
-    for folder in (classified, regressed):
-        code = loading(answer_of(folder), Path("path/to/this/folder"))
-        assert f"```python\n{code}\n```" in (folder / "model" / "README.md").read_text()
-
-
 def test_card_of_named_parts(licensed_bert: Path, tmp_path: Path) -> None:
     out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: LABELS[n], tune="named", tune_modules="layer.2,pooler")
     text = " ".join(ModelCard.load(out / "model" / "README.md").text.split())
     assert "with layer.2, pooler and the head of 3 layers fine-tuned on" in text and "were named by the user" in text
     assert "Nothing was compared" in text and "swept the number" not in text and "bitwise identical" in text
-
-
-def test_card_of_a_regression(regressed: Path) -> None:
-    text = ModelCard.load(regressed / "model" / "README.md").text
-    assert "the predicted number" in text and "```json" not in text
 
 
 @pytest.mark.slow
@@ -274,25 +280,19 @@ def test_the_logits_are_those_of_the_run_with_and_without_frostline(
     assert capsys.readouterr().out.strip() in {f"['{label}']" for label in LABELS}
 
 
-def test_answer_card_and_page_say_what_the_head_reads(pooled: Path) -> None:
+def test_answer_card_and_page_say_what_the_head_reads(pooled: Path, classified: Path, tmp_path: Path) -> None:
     card = " ".join((pooled / "model" / "README.md").read_text().split())
     assert answer_of(pooled).opened_by == "sentence-transformers" and "library_name: sentence-transformers" in card
     assert "The head reads the mean of all tokens." in card and "SentenceTransformer(" in card
     assert "SentenceTransformer(" in write_report(pooled).read_text(encoding="utf-8")
-
-
-def test_pairs_are_loaded_as_pairs(pooled: Path) -> None:
-    answer = answer_of(pooled)
+    with pytest.raises(FrostlineError, match="has another head than its type, which a bundle cannot hold"):
+        bundle([pooled, classified], out=tmp_path / "b", names=["a", "b"])
+    answer = answer_of(pooled)  # of pairs
     answer.columns = {**(answer.columns or {}), "text_pair": "other"}
     assert 'encode([("A text.", "Its pair.")])' in str(loading(answer, pooled / "model"))
     assert answer.calibration is not None
     answer.calibration = replace(answer.calibration, saved=True)
     assert str(loading(answer, pooled / "model")).startswith("import frostline")
-
-
-def test_a_bundle_refuses_it(pooled: Path, classified: Path, tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match="has another head than its type, which a bundle cannot hold"):
-        bundle([pooled, classified], out=tmp_path / "b", names=["a", "b"])
 
 
 @pytest.fixture(scope="module")
@@ -309,27 +309,21 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def saved_model_of(way: str, model: Path, table: Path, out: Path, **more: Any) -> tuple[Path, Folder, Any]:
-    """The saved model of a way, as if it had been recommended, its sweep, and the logits of its run."""
-    given = {
-        "model": model,
-        "train": table,
-        "out": out,
-        "seeds": 1,
-        "num_train_epochs": 2,
-        "learning_rate": 1e-2,
-        "precision": "float32",
-        **more,
-    }
-    own = {"ways": f"{way},last-1", "progress": Progress(), **given}
-    answer = frostline.compare(save_model=False, **own).answer
-    folder = Folder(out)
-    run = next(run for run in folder.runs if run.recipe == way)
-    first = answer.sizes[0]
-    first.recommended = best_run(first.cell(way))
-    saved = save_recommended(plan_of(**comparison(own.pop("ways"), own)), answer, Progress())
-    assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
-    return saved, folder, folder.store.predictions(run.digest)["validation_best"]
+def saved_models_of(
+    ways: str, model: Path, table: Path, out: Path, keep_adapter: Callable[[str], bool]
+) -> Iterator[tuple[str, Path, Folder, Any]]:
+    """Each way of a comparison with its saved model, as if it had been recommended, its sweep, and the logits of its run."""
+    own = {"model": model, "train": table, "out": out, "seeds": 1, "num_train_epochs": 2, "learning_rate": 1e-2}
+    own |= {"precision": "float32", "progress": Progress()}
+    answer = frostline.compare(ways=f"{ways},last-1", save_model=False, **own).answer
+    for way in ways.split(","):
+        folder, first = Folder(out), answer.sizes[0]
+        run = next(run for run in folder.runs if run.recipe == way)
+        first.recommended = best_run(first.cell(way))
+        plan = plan_of(**comparison(f"{ways},last-1", {**own, "keep_adapter": keep_adapter(way)}))
+        saved = save_recommended(plan, answer, Progress())
+        assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
+        yield way, saved, folder, folder.store.predictions(run.digest)["validation_best"]
 
 
 def logits_of(model: Any, saved: Path, folder: Folder) -> Any:
@@ -340,15 +334,17 @@ def logits_of(model: Any, saved: Path, folder: Folder) -> Any:
         return model.eval()(**batch).logits.numpy()
 
 
-@pytest.mark.parametrize("way", ["lora-1", "gradual", "lp-ft"])
 def test_the_saved_model_of_a_way_opens_with_transformers_alone(
-    way: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
-    saved, folder, expected = saved_model_of(way, tiny_bert, tiny_table, tmp_path / "o")
-    model = AutoModelForSequenceClassification.from_pretrained(saved)
-    assert not [name for name in model.state_dict() if "lora" in name]
-    np.testing.assert_allclose(logits_of(model, saved, folder), expected, atol=1e-4)
-    assert 0 <= json.loads((saved / "frostline.json").read_bytes())["logit_gap"] < 1e-4
+    """Without the flag, and for other ways than LoRA, no adapter is saved."""
+    pytest.importorskip("peft")
+    ways, with_flag = "lora-1,gradual,lp-ft", lambda way: way == "lp-ft"
+    for _, saved, folder, expected in saved_models_of(ways, tiny_bert, tiny_table, tmp_path / "o", with_flag):
+        model = AutoModelForSequenceClassification.from_pretrained(saved)
+        assert not [name for name in model.state_dict() if "lora" in name] and not (saved / "adapter").exists()
+        np.testing.assert_allclose(logits_of(model, saved, folder), expected, atol=1e-4)
+        assert 0 <= json.loads((saved / "frostline.json").read_bytes())["logit_gap"] < 1e-4
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # PEFT asks transformers for it
@@ -358,7 +354,7 @@ def test_keep_adapter_saves_what_peft_loads_onto_the_pretrained_model(
 ) -> None:
     peft = pytest.importorskip("peft")
     pretrained = {"bert": tiny_bert, "gpt2": gpt2}[model_type]
-    saved, folder, expected = saved_model_of(way, pretrained, tiny_table, tmp_path / "o", keep_adapter=True)
+    ((_, saved, folder, expected),) = saved_models_of(way, pretrained, tiny_table, tmp_path / "o", lambda way: True)
     base = AutoModelForSequenceClassification.from_pretrained(pretrained, num_labels=2)
     untrained = logits_of(base, saved, folder)
     loaded = peft.PeftModel.from_pretrained(base, saved / "adapter")
@@ -369,16 +365,108 @@ def test_keep_adapter_saves_what_peft_loads_onto_the_pretrained_model(
     )
 
 
-def test_without_the_flag_and_for_other_ways_no_adapter_is_saved(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("peft")
-    plain, *_ = saved_model_of("lora-2", tiny_bert, tiny_table, tmp_path / "plain")
-    other, *_ = saved_model_of("lp-ft", tiny_bert, tiny_table, tmp_path / "other", keep_adapter=True)
-    assert not (plain / "adapter").exists() and not (other / "adapter").exists()
-
-
 def test_without_peft_the_flag_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(FrostlineError, match="needs PEFT: install it"):
         require_peft()
+
+
+LAST = {"load_best_model_at_end": False, "evaluations_per_epoch": 0}  # as a refit, which has no validation rows
+
+
+def trained(out: Path, **settings: Any) -> tuple[Answer, list[str]]:
+    """The answer of a sweep of one recipe, and what a user read."""
+    notes = Notes()
+    given = {**QUICK, "tune": 2, "test": "none", "workers": 1, "out": out, **settings}
+    return frostline.sweep(**given, progress=notes).answer, notes.notes
+
+
+def weights(out: Path) -> dict[str, Any]:
+    return load_file(out / "model" / "model.safetensors")
+
+
+def facts(out: Path) -> Any:
+    return json.loads((out / "model" / "frostline.json").read_bytes())
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_it_is_the_model_of_a_sweep_that_trains_on_all_rows(tiny_bert: Path, tmp_path: Path, held_out: bool) -> None:
+    """With folds that is the default. Rows that are held out for validation come after those of training."""
+    rows, given = pd.DataFrame(sentences(60)), {"model": tiny_bert, **LAST, "seeds": [2]}
+    parts = {"train": rows[:45], "validation": rows[45:], "refit": True} if held_out else {"train": rows, "folds": 3}
+    answer, _ = trained(tmp_path / "o", **given, **parts)
+    trained(tmp_path / "all", **given, train=rows, validation=rows[45:])
+    assert answer.refit_rows == 60 and facts(tmp_path / "o")["refit"]["rows"] == 60
+    assert_same(weights(tmp_path / "o"), weights(tmp_path / "all"))
+
+
+def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
+    """A second call finds it, also for another card; without the flag it is replaced."""
+    given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3}
+    answer, _ = trained(tmp_path / "o", seeds=3, **given)
+    found = facts(tmp_path / "o")
+    assert found["run"] == answer.sizes[0].recommended.run and found["logit_gap"] is None  # type: ignore[union-attr]
+    card = (tmp_path / "o" / "model" / "README.md").read_text()
+    assert "on all 60 labelled" in card and "fine-tuned on 60 examples" in card and "metric_value" not in card
+    assert "trained once more, on all 60 labelled rows. Scores are those" in (tmp_path / "o/report.html").read_text()
+    file, before = tmp_path / "o" / "model" / "model.safetensors", weights(tmp_path / "o")
+    written = file.stat().st_mtime_ns
+    trained(tmp_path / "o", seeds=3, **given)
+    assert file.stat().st_mtime_ns == written
+    trained(tmp_path / "o", seeds=3, **given, calibrate=True)  # another card, the same weights
+    assert file.stat().st_mtime_ns != written
+    assert_same(weights(tmp_path / "o"), before)
+    plain, _ = trained(tmp_path / "o", seeds=3, **given, refit=False)
+    assert plain.refit_rows is None and facts(tmp_path / "o")["logit_gap"] == 0
+    assert any(abs(before[name] - value).max() > 0 for name, value in weights(tmp_path / "o").items())
+
+
+def test_if_it_fails_the_validated_model_is_saved(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **more: Any) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(recommended_model, "run", fail)
+    answer, notes = trained(tmp_path / "o", model=tiny_bert, train=pd.DataFrame(sentences(60)), folds=3, seeds=1)
+    kept = "Training on all 60 labelled rows failed (RuntimeError: no memory); the saved model is that of the best run instead."
+    assert kept in notes and answer.refit_rows is None and facts(tmp_path / "o")["logit_gap"] == 0
+
+
+def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path) -> None:
+    given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
+    answer, _ = trained(tmp_path / "o", seeds=3, **given)
+    assert answer.sizes[0].recommended.recipe == "words" and answer.refit_rows == 60  # type: ignore[union-attr]
+    assert len(list(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).rows())) == 1
+
+
+def finished(out: Path) -> Answer:
+    plan: Any = SimpleNamespace(store=SimpleNamespace(out=out))
+    return finish(plan, Progress(), save_model=False)
+
+
+def test_one_process_at_a_time_finishes_and_an_error_leaves_the_lock_free(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=1)
+    with ThreadPoolExecutor() as pool:
+        with FileLock(out / ".finish.lock"):
+            waiting = pool.submit(finished, out)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+            assert not (out / "report.html").exists()
+        assert waiting.result().sentence and (out / "report.html").exists()
+    (out / "validation.parquet").unlink()
+    for _ in range(2):
+        with pytest.raises(FrostlineError, match=r"validation\.parquet"):
+            finished(out)
+
+
+def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
+    refused = pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another")
+    with refused, without_locks():
+        finished(tmp_path)

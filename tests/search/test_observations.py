@@ -1,8 +1,10 @@
 """What a search has observed: scores, times, budget, learning rates, and what is expected of every recipe."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,9 @@ from frostline.report.answer.make_answer import make_answer
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, interim_analyses
+from frostline.search.search import Search
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.decision import Option
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup, SearchOutcome
@@ -188,3 +192,20 @@ def test_a_run_in_a_stack_has_its_share_of_the_seconds() -> None:
         assert seen.predicted_seconds([one]) == pytest.approx(SECONDS["full"])
     seen.known |= {one: Observation(0.8, 100 * found.seconds) for one, found in seen.known.items()}
     assert seen.budget == pytest.approx(FULL_RUNS * 100 * SECONDS["full"])
+
+
+def test_the_reason_of_another_best_choice_is_its_score_and_its_cost() -> None:
+    options = [
+        Option(name=name, score=0.8, comparable=0.8, cost=cost, draws=np.array([expected]))
+        for name, cost, expected in (("last 1", 0.25, 0.81), ("last 3", 0.75, 0.82))
+    ]
+    surrogate = SimpleNamespace(best=options[0], estimate=SimpleNamespace(choices=options))
+    seen = SimpleNamespace(surrogate=lambda: surrogate, space=SimpleNamespace(reference=Recipe("full")))
+    search: Any = SimpleNamespace(seen=seen, best=None)
+    assert Search._why_changed(search) == "" and search.best == "last 1"
+    search.best = "last 3"
+    assert Search._why_changed(search) == (
+        "It replaces tuning the last 3 layers, which is now expected to score 1.0 points more and costs 50 % of full "
+        "fine-tuning more."
+    )
+    assert Search._why_changed(search) == ""

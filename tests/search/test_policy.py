@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frostline.data.wording import duration_at_least, parse_duration
@@ -15,7 +15,6 @@ from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.recipe import Recipe
 from synthetic_search import (
-    LAYERS,
     RATES,
     RISING,
     SECONDS,
@@ -49,7 +48,6 @@ def searched(score: Any, *, same_errors: bool = True, **more: Any) -> Observatio
         ({**LATE, "last 3": 0.895, "last 4": 0.91}, {}, "last 4"),
         ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.001)}, "full"),
         ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.1)}, "head only"),
-        ({**{k: 0.5 + 0.02 * k for k in range(LAYERS + 1)}, "full": 0.8}, {}, "full"),  # full is worth its price
         (RISING, {"rule": Rule(goal=GOAL, sure=0.9)}, "last 3"),  # .795 of .800: the cheapest k that is sure enough
         (RISING, {"recipes": (0, 1)}, "last 1"),
     ],
@@ -152,8 +150,7 @@ def test_a_budget_too_small_for_full_ends_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "following"),
-    [(45.0, "k = 4 was not tried yet."), (70.0, "Try another learning rate")],
+    ("budget", "following"), [(45.0, "k = 4 was not tried yet."), (70.0, "Try another learning rate")]
 )
 def test_a_small_budget_ends_the_search_with_what_would_follow(budget: float, following: str) -> None:
     rows = Rows(same_errors=True)
@@ -176,8 +173,6 @@ def test_it_ends_when_more_runs_gain_less_than_they_cost() -> None:
     [
         (exact(RISING), {}, [1e-4, 5e-5]),
         (exact(RISING), {"budget_given": 35.0}, [1e-4]),
-        (exact(RISING), {"learning_rates": (3e-4,)}, [3e-4]),
-        (lambda one: RISING[one.recipe] + one.learning_rate * 100, {}, [1e-4, 2e-4]),
         (  # one step towards the best one of a small k
             lambda one: RISING[one.recipe] + one.learning_rate * 100,
             {"learning_rates": (*RATES, 5e-4)},
@@ -192,6 +187,7 @@ def test_full_is_trained_at_two_learning_rates(score: Any, more: dict[str, Any],
     assert [one.learning_rate for one in first] == rates
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0, 0.03), st.floats(20, 300), st.integers(1, 3))
 def test_every_search_ends_within_its_budget(seed: int, noise: float, budget: float, workers: int) -> None:
     rng = np.random.default_rng(seed)
@@ -217,10 +213,7 @@ def test_close_choices_get_more_runs_than_clear_ones() -> None:
     assert runs(near) > runs({**dict.fromkeys(range(7), 0.6), "full": 0.8}) + 2
 
 
-@pytest.mark.parametrize(
-    ("highest", "tried"),
-    [(2e-4, [[1e-4, 2e-4]]), (1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])],
-)
+@pytest.mark.parametrize(("highest", "tried"), [(1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])])
 def test_lower_learning_rates_are_tried_while_they_are_better(highest: float, tried: list[list[float]]) -> None:
     rates = (1e-5, 2e-5, *RATES)
 
@@ -269,7 +262,7 @@ def test_the_initial_design() -> None:
     assert {one.recipe for one in batches[1].candidates} == {"last 4"}
 
 
-@pytest.mark.parametrize(("recipes", "workers"), [(3, 1), (7, 2), (8, 1), (8, 4)])
+@pytest.mark.parametrize(("recipes", "workers"), [(3, 1), (8, 4)])
 def test_a_search_begins_with_it_if_scores_change_nothing(recipes: int, workers: int) -> None:
     """The middle learning rate is the best by little."""
     seen = nothing_seen(recipes=(*range(7), "full")[:recipes], workers=workers, budget_given=80.0)

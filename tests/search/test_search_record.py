@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from frostline.data.files import seal
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
@@ -49,12 +47,11 @@ def test_a_damaged_record_is_set_aside_before_it_is_written_again(tmp_path: Path
     assert (tmp_path / "damaged" / SEARCH).read_text() == "{" and not (tmp_path / SEARCH).exists()
 
 
-@pytest.mark.parametrize("key", record_of().model_dump())
-def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path, key: str) -> None:
-    facts = record_of().model_dump()
-    del facts[key]
-    (tmp_path / SEARCH).write_bytes(seal(facts))
-    assert read_search(tmp_path) is None
+def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path) -> None:
+    whole = record_of().model_dump()
+    for key in whole:
+        (tmp_path / SEARCH).write_bytes(seal({name: value for name, value in whole.items() if name != key}))
+        assert read_search(tmp_path) is None, key
 
 
 def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:

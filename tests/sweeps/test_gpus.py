@@ -19,7 +19,6 @@ from frostline.search.search import run_together, runs_of
 from frostline.sweeps.execution.workers import OtherGpus
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
-from frostline.sweeps.results.store import Store
 from frostline.training.train import run
 from tiny import Notes, TrainWith, plan_of, sentences
 
@@ -29,7 +28,6 @@ from pathlib import Path
 with Path(__file__).with_name("calls").open("a") as calls:
     print(os.environ["CUDA_VISIBLE_DEVICES"], *sys.argv[1:], file=calls)
 """
-WORKS = "from frostline.cli import main\nsys.argv[0:1] = ['frostline', 'work']\nmain()\n"
 SEARCHES = """
 import json, time
 record = Path(sys.argv[1]) / "search.json"
@@ -79,31 +77,6 @@ def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsy
         assert lines(calls) == [f"5 {out}", f"7 {out}"]
 
 
-@pytest.mark.slow
-def test_the_processes_train_some_of_the_runs(
-    settings: dict[str, Any], finished_small: Path, calls: Path, train_with: TrainWith
-) -> None:
-    out = Path(settings["out"])
-    (calls.parent / "work.py").write_text(STAND_IN + WORKS)
-
-    def wait_for_others(spec: Any, experiment: Any, **more: Any) -> Any:
-        while len(Store(out).done()) < 3:
-            time.sleep(0.05)
-        return run(spec, experiment, **more)
-
-    train_with(wait_for_others)
-    frostline.sweep(save_model=False, progress=Progress(), **{**settings, "stack": 1, "workers": 1})
-    assert Store(out).results().keys() == Store(finished_small).results().keys()
-    assert not list((out / "leases").iterdir())
-
-
-def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
-    out = Path(settings["out"])
-    register(plan_of(progress=Progress(), **settings))
-    assert work(out, wait=True, silent_after=19.5, progress=Progress()) == DONE
-    assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
-
-
 def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: Path, train_with: TrainWith) -> None:
     until_six = "while len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
     (calls.parent / "work.py").write_text(f"{STAND_IN}\nimport time\n{until_six}")
@@ -115,7 +88,9 @@ def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: 
         return run(spec, experiment, **more)
 
     train_with(add_more)
-    assert work(Path(settings["out"]), wait=True, progress=Progress())["done"] == 6 and len(lines(calls)) == 2
+    out = Path(settings["out"])
+    assert work(out, wait=True, silent_after=19.5, progress=Progress())["done"] == 6
+    assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
 
 
 def test_a_search_ends_before_the_processes(settings: dict[str, Any], calls: Path, tmp_path: Path) -> None:
@@ -160,9 +135,7 @@ def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) ->
     ("does", "said"),
     [
         ("print('frostline: no such model', file=sys.stderr)\nsys.exit(2)", "frostline: no such model"),
-        ("raise KeyError('k')", "KeyError: 'k'"),
         ("os.kill(os.getpid(), 9)", "exit code -9"),
-        ("sys.exit(1)", None),
         ("sys.exit(143)", None),
     ],
 )

@@ -50,7 +50,7 @@ def change(out: Path, change_logits: Callable[[Any], Any]) -> str:
     return digest
 
 
-@pytest.mark.parametrize("grids", [[(0, 1), (0, 1)], [(0,), (1,)], [(0, 1), (1,)]])
+@pytest.mark.parametrize("grids", [[(0, 1), (0, 1)], [(0,), (1,)]])
 def test_the_merged_folder_has_all_runs_and_can_be_continued(
     part: Part, finished_small: Path, settings: dict[str, Any], tmp_path: Path, grids: list[tuple[int, ...]]
 ) -> None:
@@ -114,9 +114,7 @@ def test_a_record_that_names_files_elsewhere_is_damaged(part: Part, tmp_path: Pa
     "old, new, named",
     [
         ("data_seed = 0", "data_seed = 1", r"value of data_seed is different \(0 and 1\)"),
-        ("layers = 3", "layers = 4", r"value of layers is different \(3 and 4\)"),
         ('data = "', 'data = "0', r"data is different\."),
-        ('\nweights = "', '\nweights = "0', r"model is different\."),
     ],
 )
 def test_different_sweeps_are_refused(part: Part, tmp_path: Path, old: str, new: str, named: str) -> None:
@@ -127,21 +125,23 @@ def test_different_sweeps_are_refused(part: Part, tmp_path: Path, old: str, new:
     assert not (tmp_path / "c").exists()
 
 
-def test_a_folder_that_exists_and_one_without_a_sweep_are_refused(part: Part, tmp_path: Path) -> None:
+def test_folders_that_cannot_be_merged_are_refused(part: Part, tmp_path: Path) -> None:
     a = part("a", [0])
     with pytest.raises(FrostlineError, match="/a exists: choose another --out"):
         merge([a], a)
     with pytest.raises(FrostlineError, match="holds no sweep"):
         merge([a, tmp_path], tmp_path / "c")
+    write_search(b := part("b", [1]), record_of())
+    with pytest.raises(FrostlineError, match="/b is the folder of a search"):
+        merge([a, b], tmp_path / "c")
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_of_processes_that_merge_into_one_folder_one_publishes_all_runs(part: Part, tmp_path: Path, count: int) -> None:
+def test_of_processes_that_merge_into_one_folder_one_publishes_all_runs(part: Part, tmp_path: Path) -> None:
     folders = [part("a", [0]), part("b", [1])]
     command = [sys.executable, "-m", "frostline", "merge", *map(str, folders), "--out", str(tmp_path / "c")]
-    team = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(count)]
+    team = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ended = [(process.communicate()[1], process.returncode) for process in team]
-    assert sorted(code for _, code in ended) == [0, *[2] * (count - 1)], ended
+    assert sorted(code for _, code in ended) == [0, 2, 2], ended
     assert all(code == 0 or "c exists" in said for said, code in ended)
     assert Folder(tmp_path / "c").counts() == {"done": 4, "failed": 0, "pending": 0}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
@@ -186,10 +186,3 @@ def test_what_others_do_while_runs_are_merged_is_noticed(
         merge([a], tmp_path / "c")
     assert sorted(path.name for path in tmp_path.iterdir()) == left
     assert "c" not in left or contents(tmp_path / "c") == {"thesis.txt": b"of a user"}
-
-
-def test_a_search_is_refused(part: Part, tmp_path: Path) -> None:
-    a, b = part("a", [0]), part("b", [1])
-    write_search(b, record_of())
-    with pytest.raises(FrostlineError, match="/b is the folder of a search"):
-        merge([a, b], tmp_path / "c")

@@ -13,12 +13,7 @@ from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.terms import layer_place
 from frostline.model.ways import Way
-from frostline.sweeps.operations import (
-    CostModel,
-    Matrices,
-    batch_totals,
-    random_batch_totals,
-)
+from frostline.sweeps.operations import CostModel, Matrices, batch_totals, random_batch_totals
 from frostline.sweeps.progress import Progress
 from frostline.training.run import Run
 from frostline.training.train import run
@@ -52,26 +47,9 @@ def test_operations_of_a_layer_match_the_formula_for_bert(matrices: Matrices) ->
     assert weights == sum(shapes.values()) and len(shapes) == 6  # query, key, value, output, and two of the FFN
     assert matrices.forward(step, 0, 1) == 32 * 2 * weights + 4 * width * 4 * 8 * 8
     assert not any("embeddings" in name for name in matrices.sizes)
-
-
-def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: Matrices) -> None:
-    anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    steps = [
-        matrices.training(Way(tune=k).parameters(anatomy), step, anatomy.count - k) for k in range(anatomy.count + 1)
-    ]
-    assert steps == sorted(steps) and len(set(steps)) == len(steps)
-    whole = matrices.training(Way(tune="full").parameters(anatomy), step, None)
-    assert whole == pytest.approx(steps[-1])  # looking up embeddings costs no operations
-    assert whole == pytest.approx(3 * matrices.forward(step))
-    for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
-        assert matrices.training(Way(tune=1).parameters(anatomy), more, 0) > matrices.training(
-            Way(tune=1).parameters(anatomy), step, 0
-        )
-        assert matrices.forward(more) > matrices.forward(step)
-    assert matrices.training(Way(tune=1).parameters(anatomy), step * 3, 1) == pytest.approx(
-        3 * matrices.training(Way(tune=1).parameters(anatomy), step, 1)
-    )
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
+    whole = matrices.training(Way(tune="full").parameters(matrices.anatomy), step, None)
+    assert whole == pytest.approx(3 * matrices.forward(step))  # looking up embeddings costs no operations
 
 
 def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:

@@ -1,21 +1,32 @@
 """Plans: the runs of a grid, the hidden states that they share, and their parameter groups."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
 from frostline.frozen.forward_pass import StateSelection
+from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.device import DeviceMemory
+from frostline.model.terms import HEAD, POOLER
+from frostline.model.ways import Way
+from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.grid import Identity, Origin, expand
+from frostline.sweeps.parameter_groups import groups_of, notes_on_modules, notes_on_seeds
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.settings import make_settings
-from frostline.training.train import run
+from frostline.training.forward import training_batches
+from frostline.training.train import training_session
 from frozen.passes import bytes_of
+from small_models import small_model
 from tiny import plan_of
+from training.runs import context_of, named_spec, spec_of
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
 
@@ -49,22 +60,14 @@ def test_the_origin_of_a_sweep_moves_with_its_folder(tmp_path: Path, monkeypatch
     assert origin.folder_for(tmp_path / "b" / "results" / "o") == tmp_path / "b" / "work"
 
 
-def test_a_run_has_the_resolved_defaults_and_all_examples() -> None:
-    run = expand(spec(metric="f1", max_length=None), IDENTITY)[0]
-    assert (run.metric, run.precision, run.max_length, run.train_size) == ("accuracy", "float32", 128, 1000)
-    assert (run.weights, run.vocabulary, run.data) == ("w", "v", "d")
-
-
 def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     made = plan_of(
         model=tiny_bert, train=tiny_table, tune="0,1,3,all", seeds=2, out=tmp_path / "o", precision="float32"
     )
     assert len(made.runs) == len(made.missing(made.runs)) == 8
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
-    assert (
-        dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802}
-        and made.parameters == 28802
-    )
+    assert dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802}
+    assert made.parameters == 28802
     assert made.states.wanted == made.cached == StateSelection((2,), head=True)
     assert made.states.rows == 160 and made.states.bytes == 32 * 4 * (made.states.tokens + 160) + 24 * 160
     assert made.truncated == dict.fromkeys(made.truncated, 0)
@@ -98,13 +101,6 @@ def test_only_used_rows_are_in_the_forward_pass(tiny_bert: Path, tiny_table: Pat
     assert plan_of(**settings, seeds=3, subset="fixed").states.rows == 32 + 20
 
 
-def test_finished_runs_are_planned_as_done(finished_sweep: Path, tiny_bert: Path, tiny_table: Path) -> None:
-    from tiny import QUICK
-
-    made = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,2,all", seeds=2, out=finished_sweep, **QUICK)
-    assert len(made.runs) == 8 and [run.recipe for run in made.missing(made.runs)] == ["last 2"] * 2
-
-
 NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds": 1}
 
 
@@ -121,60 +117,31 @@ def test_only_runs_of_named_parts_have_module_names() -> None:
     assert {run.recipe for run in others if run.digest in {same.digest for same in runs}} == {"last 2", "full"}
 
 
-def test_named_parts_are_cut_below_the_lowest_one_and_a_note_reports_their_cost(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
-    settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
-    made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
-    assert made.states.wanted == StateSelection((1,), head=True) and made.trained["named"] == 8544 + 66
-    assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
-    assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
-    nothing = plan_of(**settings, tune_modules="embeddings,classifier")
-    assert (
-        nothing.states.wanted == StateSelection((), head=False) and "all 3 layers run in each step" in nothing.notes[-1]
-    )
-    assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
-
-
-def test_every_parameter_is_in_exactly_one_group(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    made = plan_of(
-        model=tiny_bert, train=tiny_table, out=tmp_path / "o", learning_rate="1e-4,1e-3", weight_decay=0.1, **NAMED
-    )
-    assert list(made.groups) == ["head only", "full", "named"]
-    for tune, groups in made.groups.items():
-        assert sum(group.parameters for group in groups) == made.parameters
-        assert sum(group.parameters for group in groups if group.trained) == made.trained[tune]
-        assert all(bool(group.learning_rates) == (group.weight_decay is not None) == group.trained for group in groups)
-    matrices, rest, head, bias, *frozen = made.groups["named"]
-    assert matrices.learning_rates == rest.learning_rates == (1e-4, 1e-3) and head.learning_rates == (1e-3,)
-    assert (matrices.weight_decay, rest.weight_decay, head.weight_decay, bias.weight_decay) == (0.1, 0, 0.1, 0)
-    assert matrices.places == ("layer 1 .. 2",) and (head.places, head.tensors) == (("head",), 1)
-    assert matrices.modules == rest.modules == ("bert.encoder.layer.1", "bert.encoder.layer.2.output")
-    assert (matrices.parameters, matrices.tensors) == (4 * 32**2 + 3 * 32 * 64, 7)
-    assert [group.places for group in frozen] == [("embeddings",), ("layer 0", "layer 2"), ("pooler",)]
-    assert frozen[1].modules == ("bert.encoder.layer.0", "bert.encoder.layer.2.{attention, intermediate}")
-    assert made.groups["head only"][-1].modules == ("bert.encoder.layer.0 .. 2",)
-
-
 @pytest.mark.parametrize("tune", ["head only", "full", "named"])
 def test_the_planned_groups_are_the_groups_of_the_optimizer(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, tune: Any
 ) -> None:
-    sweep = dict(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
-    planned = [group for group in frostline.plan(timed=False, **sweep).groups[tune] if group.trained]
-    spec = next(run for run in frostline.plan(timed=False, **sweep).runs if run.recipe == tune)
-    given: list[Any] = []
+    plan = plan_of(model=tiny_bert, train=tiny_table, out=tmp_path / "o", **NAMED)
+    planned = [group for group in plan.groups[tune] if group.trained]
+    spec = next(run for run in plan.runs if run.recipe == tune)
+    prepare_hidden_states(plan, [spec], Progress())
+    with training_session([spec], plan.experiment) as ([learner], _):
+        groups = [
+            (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"])
+            for g in learner.groups
+        ]
+    assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == groups
 
-    def spy(forward: Any, learners: Any, *rest: Any, **more: Any) -> Any:
-        given.extend(group for learner in learners for group in learner.groups)
-        raise StopIteration
 
-    monkeypatch.setattr("frostline.training.train.train", spy)
-    with pytest.raises(StopIteration):
-        run(spec, plan_of(**sweep).experiment)
-    assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
-        (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
-    ]
+def test_planned_batches_are_those_that_a_run_draws(tiny_bert: Path) -> None:
+    experiment, spec = context_of(tiny_bert), spec_of(2, num_train_epochs=2.0)
+    with training_session([spec], experiment) as ([learner], _):
+        rows, order = learner.rows, learner.order
+        drawn = [rows[torch.randperm(len(rows), generator=order).numpy()] for _ in range(2)]
+    size = spec.per_device_train_batch_size
+    expected = [epoch[n : n + size] for epoch in drawn for n in range(0, len(epoch), size)]
+    for batch, other in zip(training_batches(experiment, spec), expected, strict=True):
+        np.testing.assert_array_equal(batch, other)
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 200), st.integers(1, 4))
@@ -183,3 +150,44 @@ def test_what_fits_is_free_or_held_by_this_process(free: int, held: int, needed:
     assert memory.fits(needed, 1) == (needed <= free + held)
     assert memory.fits(needed, workers) <= memory.fits(needed, 1)
     assert memory.fits(held + needed, workers) == (workers * needed <= free)  # each takes as much in addition
+
+
+def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
+    anatomy = Anatomy("l", 3, {f"l.{n}.weight": f"layer {n}" for n in range(3)}, (), 1)
+    random, fixed = Way(tune=1, layers="random"), Way(tune=1, layers="first")
+    seeds = range(4)
+    runs = [spec_of(name, way=way, seed=seed) for seed in seeds for name, way in (("random-1", random), ("f", fixed))]
+    (note,) = notes_on_seeds(runs, anatomy)
+    layers = [re.search(rf"(layer \d) \(seed {seed}\)", note) for seed in seeds]
+    trained = [run.parameters(anatomy) for run in runs if run.recipe == "random-1"]
+    for found, names in zip(layers, trained, strict=True):
+        assert found is not None and {anatomy.places[name] for name in names} >= {found[1]}
+    assert len({found[1] for found in layers if found}) > 1 and note.startswith("random-1 trains other layers")
+
+
+def test_every_parameter_of_the_model_counts_once_and_low_rank_factors_beside_them() -> None:
+    model = small_model("bert")
+    whole = sum(p.numel() for p in model.parameters())
+    for way, more in ((Way(tune=2), 0), (Way(tune=2, low_rank=3), 1)):
+        groups = groups_of([spec_of("w", way=way)], model, find_layers(model))
+        factors = sum(group.parameters for group in groups if group.trained and "layer" in group.places[0])
+        assert sum(group.parameters for group in groups) == whole + more * factors and factors
+
+
+@pytest.mark.parametrize(
+    ("modules", "new", "note"),
+    [
+        ("layer.2 layer.3 pooler classifier", {HEAD}, None),
+        ("layer.3 pooler classifier", {HEAD, POOLER}, None),
+        ("pooler", {HEAD}, "also trained, because they are newly initialized: classifier."),
+        ("layer.3 classifier", {HEAD, POOLER}, "newly initialized, but not trained unless named: bert.pooler."),
+        ("layer.1 classifier", {HEAD}, "are not the last layers: 3 of 4 layers must run in each step although only 1"),
+        ("layer.2.attention layer.3 classifier", {HEAD}, "they are only a part of the last 2 layers, which must run"),
+        ("layer.3 word_embeddings classifier", {HEAD}, "all 4 layers run in each step."),
+    ],
+)
+def test_notes_on_named_modules(modules: str, new: set[str], note: str | None) -> None:
+    anatomy = find_layers(small_model("bert"))
+    notes = list(notes_on_modules(named_spec(*modules.split()), anatomy, anatomy.within(new)))
+    assert [words for words in notes if not (words.startswith("Named parts: ") and words.endswith("."))] == []
+    assert len(notes) == (note is not None) and all(note is not None and note in words for words in notes)

@@ -1,4 +1,4 @@
-"""Preparing a sweep: what may differ from the sweep in the folder, and what is refused before anything is written."""
+"""Preparing a sweep: what may differ from the sweep in the folder, what is refused, and which ways suit a train size."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,10 @@ from frostline import FrostlineError
 from frostline.sweeps.plan import rows_needed
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress
-from tiny import Frostline, contents, plan_of, run_sweep, sentences, settings_of, tiny_bert_folder, write_csv
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.settings import comparison
+from frostline.training import estimators
+from tiny import Frostline, Notes, contents, plan_of, sentences, settings_of, tiny_bert_folder, write_csv
 
 OTHER_DATA = "results of other data (other rows or labels, or other rows are for validation or test)"
 
@@ -23,13 +26,8 @@ OTHER_DATA = "results of other data (other rows or labels, or other rows are for
     ("name", "value", "there"),
     [
         ("head_learning_rate", "same", "0.01 there, same now"),
-        ("max_length", 16, "32 there, 16 now"),
-        ("metric", "f1", "accuracy there, f1 now"),
         ("precision", "bfloat16", "float32 there, bfloat16 now"),
         ("class_weights", "balanced", "none there, balanced now"),
-        ("data_seed", 1, "0 there, 1 now"),
-        ("subset", "fixed", "per-seed there, fixed now"),
-        ("test", "hold out", OTHER_DATA),
         ("labels", "positive,negative", OTHER_DATA),
         ("model", "other", "another sweep: its model is different"),
     ],
@@ -73,25 +71,21 @@ def test_the_folder_of_a_search_names_find(finished_small: Path, settings: dict[
 
 
 def test_cached_hidden_states_need_no_more_disk_space(
-    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished_small: Path,
+    settings: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """A sweep whose hidden states have filled the disk can be resumed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     monkeypatch.setattr("frostline.sweeps.plan.free_bytes", lambda path: 0)
     again = prepare(settings_of(**{**settings, "out": out}), {}, Progress())
     assert again.cached == again.states.wanted and again.cached.cuts
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
+    empty: Path = request.getfixturevalue("empty_cache")
     elsewhere = prepare(settings_of(**{**settings, "out": out}), {}, Progress())
     assert not elsewhere.cached.cuts
-    assert not (tmp_path / "empty").exists()  # planning creates no cache
-
-
-def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
-    finished_small: Path, settings: dict[str, Any], tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    plan = prepare(settings_of(**{**settings, "precision": "auto", "out": out}), {}, Progress())
-    assert plan.identity.precision == "float32" and len(plan.store.done()) == 4
+    assert not empty.exists()  # planning creates no cache
 
 
 def test_a_token_that_the_model_does_not_know_is_refused(
@@ -125,12 +119,9 @@ def test_settings_that_the_data_do_not_allow_leave_no_folder(
     with pytest.raises(FrostlineError, match=message):
         frostline.sweep(progress=Progress(), **{**settings, "train": rows, **other})
     assert not settings["out"].exists()
-
-
-def test_the_truncated_share_is_planned(settings: dict[str, Any]) -> None:
-    rows = pd.DataFrame({"text": LONG, "label": ["a", "b"] * 30})
-    made = frostline.plan(timed=False, progress=Progress(), **{**settings, "train": rows, "max_truncated": 1})
-    assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
+    if texts:
+        made = plan_of(**{**settings, "train": rows, "max_truncated": 1})
+        assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
 
 
 @pytest.mark.parametrize("folds", [0, 3])
@@ -172,22 +163,15 @@ def test_an_edited_sweep_toml_is_refused_and_a_copy_starts_another_sweep(
     assert frostline("plan", "copy.toml", "--out", "new").code == 0
 
 
-def test_class_weights_work_with_unusual_labels(settings: dict[str, Any], tiny_table: Path) -> None:
-    odd = {"negative": 'négatif "=" 😀', "positive": "'[x]\n"}
-    rows = pd.read_csv(tiny_table)
-    weights = dict.fromkeys(odd.values(), 2.0)
-    sweep = run_sweep(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
-    assert set(sweep.table().status) == {"done"}
-
-
-def test_a_renamed_file_does_not_rename_the_sweep(
+def test_what_is_not_given_is_that_of_the_sweep_in_the_folder(
     finished_small: Path, settings: dict[str, Any], tiny_table: Path, tmp_path: Path
 ) -> None:
+    """A precision ``auto``, and the name of the task, although the file was renamed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
+    given = {**settings, "train": shutil.copy(tiny_table, tmp_path / "copy.csv"), "out": out, "precision": "auto"}
     for task, named in ((None, "films"), ("reviews", "reviews")):
-        plan = prepare(settings_of(**{**settings, "train": copy, "out": out, "task": task}), {}, Progress())
-        assert plan.identity.task == named and len(plan.store.done()) == 4
+        plan = prepare(settings_of(**given, task=task), {}, Progress())
+        assert (plan.identity.task, plan.identity.precision) == (named, "float32") and len(plan.store.done()) == 4
 
 
 def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -202,3 +186,63 @@ def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[
     assert prepare(settings_of(**requested, metric="f1"), {}, Progress()).identity.metric == "f1"
     with pytest.raises(FrostlineError, match="did you mean 'CoLA'"):
         prepare(settings_of(**{**requested, "glue": "colla"}), {}, Progress())
+
+
+@pytest.fixture
+def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""
+    pytest.importorskip("setfit")
+    monkeypatch.setattr(estimators, "MOST_OF_ONE_CLASS", 6)
+    own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "num_train_epochs": 1, "seeds": 1}
+    return {**own, "learning_rate": 1e-3, "train_size": "8,32"}
+
+
+def cells(runs: Any) -> set[tuple[str, int]]:
+    return {(str(run.recipe), run.train_size) for run in runs}
+
+
+def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any]) -> None:
+    progress = Notes()
+    plan = plan_of(progress=progress, **comparison("last-1,setfit,full", given))
+    others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
+    assert cells(plan.runs) == {*others, ("setfit", 8)}
+    assert "setfit is left out at train size 32: it is for at most 6 examples a class, not 16." in progress.notes
+    with pytest.raises(
+        FrostlineError, match="setfit cannot have 24 examples: it is for at most 6 examples a class, not 12"
+    ):
+        plan_of(**comparison("setfit,full", {**given, "train_size": "24,32"}))
+    assert not given["out"].exists()
+
+
+def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(given: dict[str, Any]) -> None:
+    progress = Notes()
+    few = {**given, "train_size": "8,40", "per_device_train_batch_size": 8}
+    plan = plan_of(progress=progress, **comparison("gradual,full", few))
+    assert cells(plan.runs) == {("gradual", 40), ("full", 8), ("full", 40)}
+    assert "gradual is left out at train size 8: its 5 phases need as many steps, but a run has 1." in progress.notes
+    with pytest.raises(
+        FrostlineError, match=r"gradual cannot have 8 examples: .* a run has 1; give more --num-train-e"
+    ):
+        plan_of(progress=progress, **comparison("gradual,full", {**few, "train_size": 8}))
+
+
+def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) -> None:
+    frostline.compare(save_model=False, ways="last-1,setfit,full", progress=Progress(), **given)
+    again = plan_of(**comparison("last-1,setfit,full", given))
+    assert not again.missing(again.runs) and cells(again.runs) == cells(Folder(given["out"]).runs)
+    grown = plan_of(**comparison("setfit,full", {**given, "train_size": "4,32"}))
+    assert cells(grown.runs) == {*cells(again.runs), ("setfit", 4), ("full", 4)}
+
+
+def test_parts_of_a_grid_keep_their_own_sizes(given: dict[str, Any]) -> None:
+    own = {name: value for name, value in given.items() if name != "train_size"}
+    grid = ({"train_size": (4, 32), "tune": ("setfit", "full")}, {"train_size": (8,), "seeds": (5,)})
+    runs = plan_of(**comparison("last-1,full", {"grid": grid, **own})).runs
+    rows = max(run.train_size for run in runs)
+    assert cells(runs) == {
+        ("setfit", 4),
+        ("full", 4),
+        ("full", 32),
+        *((k, n) for k in ("last 1", "full") for n in (8, rows)),
+    }
+    assert {run.seed for run in runs if run.train_size == 8} == {5}

@@ -114,14 +114,6 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(queue_module, name, 0.0)
 
 
-def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
-    store, dealt = Store(tmp_path), []
-    for stack in shared_out(Queue(STACKS), store, Leases(tmp_path), wait=False):
-        dealt.append(stack)
-        finish(store, stack)
-    assert dealt == STACKS and not list((tmp_path / "leases").iterdir())
-
-
 def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> None:
     store, seen = Store(tmp_path), list[Run]()
     one = shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True, on_other=seen.append)

@@ -1,24 +1,28 @@
-"""Stacks of runs: which runs are stacked, how large a stack is, and what happens if stacking fails."""
+"""How much one machine takes at the same time: stacks of runs, workers of a CPU, copies of hidden states on a GPU."""
 
 from copy import copy
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+import psutil
 import pytest
 import torch
 
 import frostline.sweeps.execution.stacks as stacks_module
 from frostline import Results
 from frostline.frozen.forward_pass import StateSelection
+from frostline.sweeps.execution import stacks
 from frostline.sweeps.execution.execute import prepare_hidden_states
-from frostline.sweeps.execution.stacks import _fastest_size, in_stacks, stack_size
+from frostline.sweeps.execution.stacks import _fastest_size, in_stacks, limit_copies, stack_size
+from frostline.sweeps.execution.workers import MIN_OPERATIONS, workers_for
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
 from frostline.training.experiment import Experiment
 from frostline.training.run import Run
-from tiny import Notes, plan_of, run_sweep
+from records import spec_of_run
+from tiny import Notes, assert_same_predictions, plan_of, run_sweep
 
 
 def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> Run:
@@ -35,27 +39,29 @@ def test_runs_with_the_same_key_are_stacked_and_the_others_keep_their_order() ->
         return {0: 5, 1: 1, 2: 3}[some[0].recipe.k]
 
     found = [(stack[0].recipe.k, [run.seed for run in stack]) for stack in in_stacks(runs, size_of)]
-    assert found == [
-        *[(0, [0, 1, 2, 3, 4]), (1, [0]), (2, [0, 1, 2]), (1, [1]), (1, [2]), (1, [3]), (2, [3, 4]), (1, [4])]
-    ]
+    ones = [(1, [seed]) for seed in range(5)]
+    assert found == [(0, [0, 1, 2, 3, 4]), ones[0], (2, [0, 1, 2]), *ones[1:4], (2, [3, 4]), ones[4]]
     assert requested == [[0, 1, 2, 3, 4]] * 3
-
-
-def test_runs_are_stacked_if_they_differ_only_in_seed_and_learning_rate() -> None:
-    runs = [
+    own = {"class_weights": {"a": 1.0}}  # runs that differ only in seed and learning rate are stacked
+    mixed = [
         spec_of(1, 0),
         spec_of(1, 1, 1e-4),
-        spec_of(1, 0, class_weights={"a": 1.0}),
+        spec_of(1, 0, **own),
         spec_of(1, 0, train_size=10),
-        spec_of(1, 1, class_weights={"a": 1.0}),
+        spec_of(1, 1, **own),
     ]
-    assert [len(stack) for stack in in_stacks(runs, len)] == [2, 2, 1]
+    assert [len(stack) for stack in in_stacks(mixed, len)] == [2, 2, 1]
+
+
+def out_of_memory_above_2(size: int) -> float:
+    if size > 2:
+        raise torch.OutOfMemoryError
+    return 1.0
 
 
 @pytest.mark.parametrize(
     "seconds, used, most, limit, size",
     [
-        (lambda n: 1.0, lambda n: n, 8, 100, 8),
         (lambda n: 1.0, lambda n: n, 6, 100, 6),
         (lambda n: 1.0, lambda n: n, 8, 5, 4),
         (lambda n: float(n), lambda n: n, 8, 100, 1),  # larger stacks are not faster
@@ -64,19 +70,11 @@ def test_runs_are_stacked_if_they_differ_only_in_seed_and_learning_rate() -> Non
         (lambda n: 1.0, lambda n: n, 1, 100, 1),
         (lambda n: inf, lambda n: n, 8, 100, 1),  # the loss is not finite, so no step could be timed
         (lambda n: 1.0 if n < 4 else inf, lambda n: n, 8, 100, 2),
+        (out_of_memory_above_2, lambda n: n, 8, 1000, 2),
     ],
 )
 def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int, limit: int, size: int) -> None:
     assert _fastest_size(lambda n: (seconds(n), used(n)), most, limit) == size
-
-
-def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
-    def profile(count: int) -> tuple[float, int]:
-        if count > 2:
-            raise torch.OutOfMemoryError
-        return 1.0, 1
-
-    assert _fastest_size(profile, 8, 1000) == 2
 
 
 @pytest.fixture
@@ -114,43 +112,13 @@ def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
 def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
     sweep = run_sweep(settings, tune="0,1,all", stack=3, seeds=3)
     assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "full": [3] * 3}
-    alone = run_sweep(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
-    assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "full": [1] * 3}
-    digests = [sorted(Store(one.folder).results()) for one in (sweep, alone)]
-    assert digests[0] == digests[1]
-    for digest in digests[0]:
-        mine, theirs = (Store(one.folder).predictions(digest) for one in (sweep, alone))
-        assert mine.keys() == theirs.keys() and all(mine[name].shape == theirs[name].shape for name in mine)
 
 
 def test_a_stack_at_k_0_gives_the_same_predictions_as_single_runs(settings: dict[str, Any]) -> None:
     together = run_sweep(settings, tune="0", seeds=4)
     alone = run_sweep(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
     assert (stacked_of(together), stacked_of(alone)) == ({0: [4] * 4}, {0: [1] * 4})
-    for digest in Store(alone.folder).results():
-        mine, theirs = (Store(one.folder).predictions(digest) for one in (together, alone))
-        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
-
-
-def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, sizes = stacks_module.run_stacked, []
-
-    def short_of_memory(specs: list[Run], *others: Any, **more: Any) -> Any:
-        sizes.append(len(specs))
-        if len(specs) > 2:
-            raise torch.OutOfMemoryError("out of memory\nand more")
-        return real(specs, *others, **more)
-
-    monkeypatch.setattr(stacks_module, "run_stacked", short_of_memory)
-    sweep = run_sweep(settings, tune="0", seeds=5, progress=(shown := Notes()))
-    assert sizes == [5, 2, 3, 2] and stacked_of(sweep) == {0: [2, 2, 1, 2, 2]}
-    assert (
-        "A stack of 5 runs of head only failed (OutOfMemoryError: out of memory); it is retried in two halves."
-        in shown.notes
-    )
-    assert set(sweep.table().status) == {"done"}
+    assert_same_predictions(Store(together.folder), Store(alone.folder))
 
 
 def stacked_of(sweep: Results) -> dict[Any, list[int]]:
@@ -160,3 +128,87 @@ def stacked_of(sweep: Results) -> dict[Any, list[int]]:
         k = one.spec.recipe.k
         found.setdefault("full" if k is None else k, {})[one.spec.seed] = one.provenance.stacked
     return {k: [of_seed[seed] for seed in sorted(of_seed)] for k, of_seed in found.items()}
+
+
+def costs_of(*, operations: float = 0.0, memory: int) -> Any:
+    """A model of costs in which all runs cost the same."""
+    batches = SimpleNamespace(steps=SimpleNamespace(count=0))
+    own = {"operations": lambda run: operations, "memory_bound": lambda run: memory, "batches": lambda run: batches}
+    return SimpleNamespace(**own)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "runs", "device", "operations", "memory", "count"),
+    [
+        (1, 9, "cpu", MIN_OPERATIONS, 1, 1),
+        (3, 9, "cpu", 0.0, 99, 3),  # as many as the user says
+        (3, 2, "cpu", 0.0, 1, 2),
+        (3, 1, "cpu", 0.0, 1, 1),
+        (3, 9, "cuda", 0.0, 1, 1),  # a GPU has stacks instead
+        ("auto", 9, "cuda", MIN_OPERATIONS, 1, 1),
+        ("auto", 9, "cpu", MIN_OPERATIONS, 1, 8),  # one for each core
+        ("auto", 5, "cpu", MIN_OPERATIONS, 1, 5),  # one for each run
+        ("auto", 9, "cpu", MIN_OPERATIONS / 10, 1, 1),  # too little work
+        ("auto", 9, "cpu", MIN_OPERATIONS, 6, 5),  # half of the memory has no room for more
+        ("auto", 9, "cpu", MIN_OPERATIONS, 8, 4),
+        ("auto", 9, "cpu", MIN_OPERATIONS, 9, 1),  # 3 of 8 cores: one run on all cores is faster
+        ("auto", 3, "cpu", MIN_OPERATIONS, 1, 1),
+    ],
+)
+def test_the_number_of_workers(
+    wanted: int | str, runs: int, device: str, operations: float, memory: int, count: int
+) -> None:
+    """``memory`` of a run is in 64ths of what this machine has."""
+    experiment = SimpleNamespace(machine=SimpleNamespace(device=torch.device(device)))
+    costs = costs_of(operations=operations, memory=memory * (psutil.virtual_memory().total // 64))
+    plan: Any = SimpleNamespace(spec=SimpleNamespace(workers=wanted), experiment=experiment, cost_model=costs)
+    torch.set_num_threads(8)
+    assert workers_for(plan, [spec_of_run(seed=seed) for seed in range(runs)]) == count
+
+
+def test_the_size_of_a_stack_at_k_0(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(progress=Progress(), **settings)
+    prepare_hidden_states(plan, plan.runs, Progress())
+    head = 4 * (32 * 32 + 32 + 32 * 2 + 2)  # bytes of the pooler and the classifier
+    runs, memory = [spec_of_run(recipe=0, seed=seed) for seed in range(9)], 0
+    monkeypatch.setattr(stacks, "memory_limit", lambda device: memory * 5 * head)  # copies for the optimizer
+    sizes = {
+        ("auto", 1, 99): 9,  # stacks of k = 0 need no timing
+        **{("auto", 1, 3): 3, ("auto", 1, 0): 1, ("auto", 2, 3): 3},
+        **{("auto", 2, 99): 5, ("auto", 5, 99): 2, ("auto", 20, 99): 1},  # one stack for each worker
+        **{(4, 1, 0): 4, (4, 3, 0): 4, (20, 1, 0): 9, (1, 1, 99): 1},  # as the user says
+    }
+    for (wanted, shared_by, memory), size in sizes.items():
+        plan.experiment.worker.stack_sizes.clear()
+        assert stack_size(runs, plan.experiment, wanted, print, workers=shared_by) == size, (wanted, shared_by, memory)
+
+
+@pytest.mark.parametrize(
+    ("device", "runs", "forecast", "kept"),
+    [
+        ("cpu", 1, None, []),
+        ("cuda", 1, (1, 30), [70]),
+        ("cuda", 3, (4, 30), [70]),  # the memory of a forecast is that of its stack, or of a smaller one at most
+        ("cuda", 2, (1, 30), [100 - 20 - 2 * 8]),  # a larger one was not forecast: what is in use, and a bound for each
+        ("cuda", 20, None, [100 - 20 - 20 * 8]),  # none is kept
+    ],
+)
+def test_the_copies_of_hidden_states_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, device: str, runs: int, forecast: tuple[int, int] | None, kept: list[int]
+) -> None:
+    """Of a GPU with 100 GB, of which 25 are in use: 20, and copies of 5."""
+    found: list[int] = []
+    copies = SimpleNamespace(bytes=5, keep_within=found.append)
+    experiment = SimpleNamespace(
+        machine=SimpleNamespace(device=torch.device(device)), worker=SimpleNamespace(copies=copies)
+    )
+    stack = [spec_of_run(seed=seed) for seed in range(runs)]
+    cells = {stack[0].digest: SimpleNamespace(stack=forecast[0], memory_bytes=forecast[1])} if forecast else {}
+    plan: Any = SimpleNamespace(experiment=experiment, cells=lambda runs: cells, cost_model=costs_of(memory=8))
+    for owner, name, value in (
+        (stacks, "memory_limit", lambda device: 100),
+        (torch.cuda, "memory_allocated", lambda device: 25),
+    ):
+        monkeypatch.setattr(owner, name, value)
+    limit_copies(stack, plan)
+    assert found == kept

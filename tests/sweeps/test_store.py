@@ -86,16 +86,14 @@ def test_a_result_replaces_a_failure_and_a_later_one_does_not_count(tmp_path: Pa
     assert list(store.failures()) == ["bb"]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b'{"digest": "aa"}', json_bytes({"digest": "aa"}), seal({"digest": "bb"}), b"\xff"]
-)
-def test_a_file_that_is_no_record_of_this_run_is_recognized(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_record_of_this_run_is_recognized(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish(result("aa"))
-    (store.runs / "aa" / "result.json").write_bytes(content)
-    with pytest.raises(FrostlineError, match=r"runs/aa is damaged .*: it is now in .*damaged/aa"):
-        store.results()
-    assert store.results() == {}
+    for content in (b"", b"[]", b"\xff", json_bytes({"digest": "aa"}), seal({"digest": "bb"})):
+        store.publish(result("aa"))
+        (store.runs / "aa" / "result.json").write_bytes(content)
+        with pytest.raises(FrostlineError, match=r"runs/aa is damaged .*: it is now in .*damaged/aa"):
+            store.results()
+        assert store.results() == {}
 
 
 def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -> None:
@@ -116,14 +114,6 @@ def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -
     assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
 
 
-def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.fail(failed("aa", "out of memory"))
-    (store.runs / "aa.failed.json").write_bytes(b"{")
-    (sentence,) = store.check()
-    assert "aa.failed.json is damaged" in sentence and store.failures() == {}
-
-
 def test_another_process_sets_a_record_aside_after_it_was_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +131,7 @@ def test_another_process_sets_a_record_aside_after_it_was_listed(
     assert store.record("aa") is None and store.record("bb") is None and store.record("cc") is None
 
 
-@pytest.mark.parametrize("kinds", [(), ("failed",), ("diverged",), ("failed", "diverged")])
+@pytest.mark.parametrize("kinds", [(), ("failed",), ("failed", "diverged")])
 def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     store = Store(tmp_path)
     for digest, outcome in (("aa", "ok"), ("bb", "diverged"), ("cc", "diverged")):
@@ -150,16 +140,10 @@ def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> N
         store.fail(failed(digest, "out of memory"))
     before = contents(store.runs)
     store.retry(["aa", "bb", "dd", "ff"], kinds)
-    set_aside = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
-    assert {path.name for path in store.runs.iterdir()} == {
-        "aa",
-        "bb",
-        "cc",
-        "dd.failed.json",
-        "ee.failed.json",
-    } - set_aside
-    kept = contents(store.runs) | (contents(tmp_path / "retried") if set_aside else {})
-    assert kept == before
+    there = {"aa", "bb", "cc", "dd.failed.json", "ee.failed.json"}
+    gone = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
+    assert {path.name for path in store.runs.iterdir()} == there - gone
+    assert contents(store.runs) | (contents(tmp_path / "retried") if gone else {}) == before
 
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
@@ -176,12 +160,6 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
     assert store.has("aa")
 
 
-def test_a_run_without_a_result_has_no_predictions(tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match=r"There is no .*aa: run the sweep's command again"):
-        Store(tmp_path).predictions("aa")
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
     store = Store(tmp_path / "new")
     assert store.read_spec() is None
@@ -195,84 +173,63 @@ def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
         Store(tmp_path / "file").read_spec()
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        ({"cost": {}}, "cost.train_seconds: field required"),
-        ({"cost": 3}, "cost: input should be a valid"),
-        ({"scores": "none"}, "scores: input should be a valid list"),
-        ({"validation_best": "0.5"}, "validation_best: input should be a valid number"),
-        ({"audit": {"parameters": 1, "trainable_parameters": True, "by_place": {}}}, "audit.trainable_parameters: "),
-    ],
-)
-def test_a_result_of_another_form_is_damage(tmp_path: Path, change: dict[str, Any], where: str) -> None:
+def test_a_result_of_another_form_is_damage(tmp_path: Path) -> None:
     """A checksum shows damage, but somebody else may have written something else from the start."""
-    store = Store(tmp_path)
+    audit = {"parameters": 1, "trainable_parameters": True, "by_place": {}}
+    changes: dict[str, dict[str, Any]] = {
+        "cost.train_seconds: field required": {"cost": {}},
+        "scores: input should be a valid list": {"scores": "none"},
+        "validation_best: input should be a valid number": {"validation_best": "0.5"},
+        "audit.trainable_parameters: ": {"audit": audit},
+    }
+    store, path = Store(tmp_path), tmp_path / "runs" / "aa" / "result.json"
+    for where, change in changes.items():
+        store.publish(result("aa"))
+        path.write_bytes(seal({**unseal(path.read_bytes()), **change}))
+        with pytest.raises(DamagedError, match=f"aa is damaged \\({re.escape(where)}"):
+            store.results()
+        assert not store.has("aa") and (tmp_path / "damaged" / "aa").exists()
     store.publish(result("aa"))
-    path = store.runs / "aa" / "result.json"
-    path.write_bytes(seal({**unseal(path.read_bytes()), **change}))
-    with pytest.raises(DamagedError, match=f"aa is damaged \\({re.escape(where)}"):
-        store.results()
-    assert not store.has("aa") and (tmp_path / "damaged" / "aa").exists()
-
-
-def test_a_result_of_another_version_stays_where_it_is(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.publish(result("aa"))
-    path = store.runs / "aa" / "result.json"
     path.write_bytes(seal({**unseal(path.read_bytes()), "schema_version": 99}))
     with pytest.raises(FrostlineError, match="aa has version 99 of the format"):
         store.results()
-    assert store.has("aa")
+    assert store.has("aa")  # it stays where it is
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "gap"),
-    [
+def test_results_of_one_run_agree_up_to_rounding() -> None:
+    gap = "by {} of the largest value, where 1e-05 is allowed"
+    for one, other, said in (
         ([1.0, 2.0], [1.0, 2.0 + 1e-6], ""),
-        ([1.0, 2.0], [1.0, 2.1], "by 0.05 of the largest value, where 1e-05 is allowed"),
+        ([1.0, 2.0], [1.0, 2.1], gap.format(0.05)),
         ([1.0, np.nan], [1.0, np.nan], ""),
-        ([1.0, np.nan], [1.0, 2.0], "by inf of the largest value, where 1e-05 is allowed"),
-        ([1.0, np.inf], [1.0, -np.inf], "by inf of the largest value, where 1e-05 is allowed"),
+        ([1.0, np.nan], [1.0, 2.0], gap.format("inf")),
+        ([1.0, np.inf], [1.0, -np.inf], gap.format("inf")),
         ([1.0], [1.0, 2.0], "they are not for the same examples"),
         ([], [], ""),
-    ],
-)
-def test_results_of_one_run_agree_up_to_rounding(one: list[float], other: list[float], gap: str) -> None:
-    assert disagreement({"best": np.array(one)}, {"best": np.array(other)}) == gap
+    ):
+        assert disagreement({"best": np.array(one)}, {"best": np.array(other)}) == said
 
 
-def test_what_does_not_exist_is_not_set_aside(tmp_path: Path) -> None:
+def test_what_does_not_exist_is_not_set_aside_and_has_no_predictions(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match=r"There is no .*aa: run the sweep's command again"):
+        Store(tmp_path).predictions("aa")
     with pytest.raises(FileNotFoundError):
         set_aside(tmp_path / "a.json", tmp_path / "damaged")
     assert not list(tmp_path.iterdir())
 
 
-def test_the_message_if_a_file_cannot_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    (tmp_path / "a.json").write_text("")
-    monkeypatch.setattr("frostline.data.files.os.replace", refuse)
-    with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
-        set_aside(tmp_path / "a.json", tmp_path / "damaged")
-
-
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_of_processes_that_set_files_of_one_name_aside_none_loses_its_own(tmp_path: Path, kind: str) -> None:
-    start, aside = Barrier(6), tmp_path / "damaged"
+    start, inside = Barrier(6), "a" if kind == "folder" else ""
     for n in range(6):
-        made = tmp_path / str(n) / "a.json"
-        made.parent.mkdir()
-        if kind == "folder":
-            made.mkdir()
-        (made / "a" if kind == "folder" else made).write_text(str(n))
+        made = tmp_path / str(n) / "a.json" / inside
+        made.parent.mkdir(parents=True)
+        made.write_text(str(n))
 
     def move(n: int) -> Path:
         start.wait()
-        return set_aside(tmp_path / str(n) / "a.json", aside)
+        return set_aside(tmp_path / str(n) / "a.json", tmp_path / "damaged")
 
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(move, range(6)))
-    assert [(path / "a" if kind == "folder" else path).read_text() for path in found] == list("012345")
-    assert len(list(aside.iterdir())) == 6
+    assert [(path / inside).read_text() for path in found] == list("012345") and len({*found}) == 6

@@ -67,14 +67,9 @@ def kept(files: CheckpointFiles, **about: object) -> Any:
 @given(state=STATES)
 def test_a_state_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, state: dict[str, Any]) -> None:
     files = CheckpointFiles(tmp_path_factory.mktemp("sweep"))
+    whole = torch.arange(6.0)
+    state |= {"views": [whole[:2], whole[1:4], whole.view(2, 3).T]}  # they share memory
     files.save("aa", 3, state, ABOUT)
-    assert equal(kept(files), state)
-
-
-def test_tensors_that_share_memory_are_kept_apart(tmp_path: Path) -> None:
-    whole, files = torch.arange(6.0), CheckpointFiles(tmp_path)
-    state = {"views": [whole[:2], whole[1:4], whole.view(2, 3).T]}
-    files.save("aa", 1, state, ABOUT)
     assert equal(kept(files), state)
 
 
@@ -167,36 +162,30 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
     assert stored(weights, *runs, other) == [runs[1], other]
     assert equal(weights.load(runs[1].digest, pytest.fail), values(0.8))
     assert sorted(path.name.split(".")[0] for path in weights.folder.iterdir()) == ["full", "last-1"]
+    weights.save_if_best(spec_of_run(train_size=5), 0.9, values(0))  # more examples count before a higher score
+    weights.save_if_best(larger := spec_of_run(train_size=100), 0.5, values(1))
+    assert stored(weights, *runs, other, larger) == [other, larger]
 
 
-@pytest.mark.parametrize("count", [2, 5])
-def test_of_runs_that_end_at_the_same_time_the_best_is_stored_without_locks(tmp_path: Path, count: int) -> None:
-    weights, runs = BestWeights(tmp_path), [spec_of_run(seed=seed) for seed in range(count)]
-    start = Barrier(count)
+def test_of_runs_that_end_at_the_same_time_the_best_is_stored_without_locks(tmp_path: Path) -> None:
+    weights, runs, start = BestWeights(tmp_path), [spec_of_run(seed=seed) for seed in range(5)], Barrier(5)
 
     def end(seed: int) -> None:
         start.wait()
         weights.save_if_best(runs[seed], 0.1 * seed, values(seed))
 
-    with without_locks(), ThreadPoolExecutor(count) as pool:
-        list(pool.map(end, range(count)))
+    with without_locks(), ThreadPoolExecutor(5) as pool:
+        list(pool.map(end, range(5)))
     assert stored(weights, *runs) == [runs[-1]] and len(list(weights.folder.iterdir())) == 1  # also no lock
 
 
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_among_equal_scores_the_first_seed_is_stored_in_any_order(tmp_path: Path, order: tuple[int, ...]) -> None:
-    weights, runs = BestWeights(tmp_path), [spec_of_run(seed=seed) for seed in range(3)]
-    for n in order:
-        weights.save_if_best(runs[n], 0.8 if n else 0.7, values(n))
-    assert stored(weights, *runs) == [runs[1]]
-
-
-def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
-    weights = BestWeights(tmp_path)
-    small, large = spec_of_run(train_size=10), spec_of_run(train_size=100)
-    weights.save_if_best(large, 0.5, values(1))
-    weights.save_if_best(small, 0.9, values(2))
-    assert stored(weights, small, large) == [large]
+def test_among_equal_scores_the_first_seed_is_stored_in_any_order(tmp_path: Path) -> None:
+    runs = [spec_of_run(seed=seed) for seed in range(3)]
+    for order in permutations(range(3)):
+        weights = BestWeights(tmp_path / str(order))
+        for n in order:
+            weights.save_if_best(runs[n], 0.8 if n else 0.7, values(n))
+        assert stored(weights, *runs) == [runs[1]]
 
 
 def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> None:
