@@ -5,73 +5,60 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from frostline.frozen.exactness import find_head_token_part
 from frostline.frozen.forward_pass import StateSelection
-from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.terms import layer_place
+from frostline.model.anatomy import probe_batch
+from frostline.model.terms import OWN_HEAD, layer_place
 from frostline.model.ways import Way
-from frostline.sweeps.operations import CostModel, Matrices, batch_totals, random_batch_totals
+from frostline.sweeps.operations import Batches, CostModel
 from frostline.sweeps.progress import Progress
-from frostline.training.run import Run
+from frostline.training.run import Run, phases_of
 from frostline.training.train import run
-from small_models import small_model
 from tiny import plan_of
-from training.runs import context_of, spec_of, with_states
+from training.runs import context_of, named_spec, spec_of, with_states
 
-LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)
+BATCHES = Batches.of(np.array([5, 9, 4, 12]), 2)
+
+
+def test_batches_have_every_example_token_and_pair_of_tokens() -> None:
+    assert Batches(2, 4, 30, 266) == BATCHES and BATCHES + BATCHES == BATCHES * 2
+    assert BATCHES.mean == Batches(1, 2, 15, 133) and Batches().mean == Batches()
 
 
 @pytest.fixture(scope="module")
-def matrices() -> Matrices:
-    model = small_model("bert")
-    return Matrices.of(model, find_layers(model))
+def costs(tiny_bert: Path) -> CostModel:
+    """Of runs that start from the cached inputs of any layer."""
+    experiment = context_of(tiny_bert)
+    cuts = tuple(range(1, experiment.pretrained.anatomy.count + 1))
+    return CostModel(experiment, StateSelection(cuts, head=True))
 
 
-@given(LENGTHS, st.integers(1, 16))
-def test_batches_contain_every_example_and_token_for_every_order(lengths: np.ndarray, size: int) -> None:
-    for made in (batch_totals(lengths, size), random_batch_totals(lengths, size)):
-        assert (made.count, made.examples, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
-        assert made.padded_tokens >= made.tokens and made.token_pairs >= (lengths**2).sum()
-        assert made.token_pairs <= made.padded_tokens * lengths.max()
-    assert batch_totals(lengths, 1).padded_tokens == lengths.sum()
+def test_a_layer_of_bert_takes_its_products_and_its_attention(costs: CostModel) -> None:
+    """A layer has 12 D^2 weights, some biases and two norms. Each takes two operations for a token, and attention 4 D S."""
+    anatomy, width = costs.anatomy, costs.anatomy.width
+    model = costs.experiment.pretrained.model
+    weights = sum(p.numel() for name, p in model.named_parameters() if anatomy.places[name] == layer_place(0))
+    layer = 2 * weights * BATCHES.tokens + 4 * width * BATCHES.pairs
+    uncut = CostModel(costs.experiment, StateSelection((), head=False))
+    head = uncut.scoring(spec_of(0), BATCHES) - layer * anatomy.count
+    assert 0 < head < layer
+    for k in range(1, anatomy.count):
+        assert costs.training(spec_of(k), BATCHES) == pytest.approx(3 * (head + k * layer))
+        assert costs.scoring(spec_of(k), BATCHES) == pytest.approx(head + k * layer)
+    # the embeddings are looked up, whether they are trained or not
+    assert uncut.training(spec_of("full"), BATCHES) == pytest.approx(3 * (head + anatomy.count * layer))
+    assert uncut.training(spec_of(0), BATCHES) == pytest.approx(3 * head + anatomy.count * layer)
 
 
-def test_operations_of_a_layer_match_the_formula_for_bert(matrices: Matrices) -> None:
-    width = matrices.anatomy.width
-    step = batch_totals(np.full(4, 8), 4)
-    weights = matrices.layers[0]
-    shapes = {name: size for name, size in matrices.sizes.items() if matrices.anatomy.places[name] == layer_place(0)}
-    assert weights == sum(shapes.values()) and len(shapes) == 6  # query, key, value, output, and two of the FFN
-    assert matrices.forward(step, 0, 1) == 32 * 2 * weights + 4 * width * 4 * 8 * 8
-    assert not any("embeddings" in name for name in matrices.sizes)
-    assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
-    whole = matrices.training(Way(tune="full").parameters(matrices.anatomy), step, None)
-    assert whole == pytest.approx(3 * matrices.forward(step))  # looking up embeddings costs no operations
-
-
-def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:
-    """With one trained layer, each frozen layer above it costs as much as two more forward passes.
-
-    Its attention costs three, because both of its inputs have gradients.
-    """
-    anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    head = Way(tune=0).parameters(anatomy)
-
-    def only(layer: int) -> float:
-        names = head | {name for name, place in anatomy.places.items() if place == layer_place(layer)}
-        return matrices.training(names, step, layer)
-
-    one, attention = matrices.forward(step, 0, 1), 4 * anatomy.width * step.token_pairs
-    last = anatomy.count - 1
-    assert [only(layer) - only(last) for layer in range(anatomy.count)] == pytest.approx(
-        [(2 * one + attention) * (last - layer) for layer in range(anatomy.count)]
-    )
-    assert matrices.training(head, step, None) - matrices.training(head, step, anatomy.count) == pytest.approx(
-        one * anatomy.count
-    )
+def test_a_frozen_layer_above_a_trained_one_costs_two_forward_passes(costs: CostModel) -> None:
+    model, anatomy = costs.experiment.pretrained.model, costs.anatomy
+    uncut = CostModel(costs.experiment, StateSelection((), head=False))
+    paths = [f"{anatomy.path}.{n}" for n in range(anatomy.count)]
+    assert all(model.get_submodule(path) for path in paths)
+    lower, upper = (uncut.training(named_spec(path), BATCHES) for path in (paths[0], paths[-1]))
+    layer = (uncut.scoring(spec_of(0), BATCHES) - costs.scoring(spec_of(0), BATCHES)) / anatomy.count
+    assert lower - upper == pytest.approx((anatomy.count - 1) * layer)
 
 
 @pytest.fixture(scope="module")
@@ -110,19 +97,19 @@ def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
     assert uncut.operations(spec) > base
 
 
-def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others() -> None:
-    model = small_model("bert", layers=3)
-    anatomy = find_layers(model)
-    batch = probe_batch(model)
-    head_token = find_head_token_part(model, anatomy, batch, "first")
-    whole, some = Matrices.of(model, anatomy), Matrices.of(model, anatomy, head_token)
-    batches = batch_totals(np.full(8, 10), 4)
-    assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below do not change
+def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others(costs: CostModel) -> None:
+    pretrained, anatomy = costs.experiment.pretrained, costs.anatomy
+    head_token = find_head_token_part(pretrained.model, anatomy, probe_batch(pretrained.model), "first")
+    some = CostModel(costs.experiment.with_worker(head_tokens={OWN_HEAD: head_token}), costs.cached)
+    above = spec_of(1), spec_of(2)
+    saved = [costs.scoring(spec, BATCHES) - some.scoring(spec, BATCHES) for spec in above]
     d = anatomy.width
-    cached = 2 * (2 * d * d)  # keys and values
-    saved = whole.layers[2] - cached // 2
-    expected = 2 * saved * (batches.tokens - batches.examples) + 4 * d * (batches.token_pairs - batches.tokens)
-    assert whole.forward(batches) - some.forward(batches) == pytest.approx(expected)
+    weights = sum(
+        p.numel() for name, p in pretrained.model.named_parameters() if anatomy.places[name] == layer_place(1)
+    )
+    once = weights - 2 * (d * d + d)  # all but keys and values
+    expected = 2 * once * (BATCHES.tokens - BATCHES.examples) + 4 * d * (BATCHES.pairs - BATCHES.tokens)
+    assert saved == pytest.approx([expected, expected])  # the layers below do not change
 
 
 @pytest.mark.parametrize(("order", "evaluations"), [("at-once", 2), ("gradual", 5), ("head-first", 2)])
@@ -132,8 +119,10 @@ def test_evaluations_of_all_phases_are_counted(order: str, evaluations: int, tin
     spec = spec_of("w", way=Way(order=order))
     record = run(spec, experiment).record
     measured = {row.epoch for row in record.scores if row.split == "validation"}
-    _, counted = CostModel(experiment, StateSelection((), head=False)).steps(spec, experiment.tokens.lengths[:32])
-    assert counted == len(measured) == evaluations
+    counted = CostModel(experiment, StateSelection((), head=False)).batches(spec)
+    # each evaluation scores validation and what was trained on; each phase some training rows in the end; test comes once
+    phases = len(phases_of(spec, experiment.pretrained.anatomy))
+    assert counted.scorings - phases - len(experiment.splits) + 2 == 2 * len(measured) == 2 * evaluations
     # the first phases, and the fit of a head, start from cached states, although the last training tunes everything
     assert record.provenance.cut is None
     assert record.provenance.from_cache == (order != "at-once")

@@ -1,33 +1,27 @@
-"""The operations and the memory of runs, counted and not timed: what searches weigh, queues sort by and forecasts scale with.
+"""The cost of runs, known before anything is timed: what searches weigh, queues sort by and forecasts scale with.
 
-An operation is one multiplication or one addition. The forward pass of a layer takes two operations for each token and each
-weight of its matrices, and four for each channel and each pair of tokens that attention compares. For a BERT layer this is
-T (24 D^2 + 4 D S).
-
-A trained matrix costs three times its forward pass: the forward pass, the gradient of its input and the gradient of its
-weights. A frozen matrix above the lowest trained layer costs twice its forward pass, and below it once. Table lookups, norms
-and activations are not counted.
+The price of a run is a count of layers and tokens. A token that passes a layer takes two operations for each parameter of the
+layer, and four for each channel and each token of its example, with which attention compares it. An example takes two for each
+parameter of the head. What is trained takes three times that: the forward pass, the gradient of its input and the gradient of its
+parameters. A frozen layer above the lowest trained one takes it twice. Padding, embeddings and activations are not priced.
 
 In addition to the pretrained values, a run holds the values that it trains and, if it keeps its best epoch, the best values. Its
 optimizer holds AdamW's two moments. A training step adds gradients. All of them are fp32. On a CPU, oneDNN compiles kernels for
 every number of tokens that it meets in bfloat16, and keeps the last 1,024 of them.
-
-Shapes: B examples in a batch, S padded length, T tokens, D width.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Set
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import astuple, dataclass
+from math import ceil
+from typing import Self
 
 import numpy as np
-from torch import nn
 
-from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.optimizer import large_tables
-from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSelection
-from frostline.model.anatomy import Anatomy
+from frostline.frozen.forward_pass import Lengths, Rows, StateSelection
 from frostline.model.device import Machine
-from frostline.model.terms import HEAD, POOLER, layer_place
+from frostline.model.terms import HEAD, POOLER, HeadKind, layer_place
 from frostline.model.ways import Way
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment, starting_cut
@@ -46,159 +40,37 @@ ACTIVATIONS = 64  # fp32 numbers that a step holds for each token, layer and uni
 
 
 @dataclass(frozen=True)
-class BatchTotals:
+class Batches:
     """Sums over some batches. Means have this type too, so the numbers are floats."""
 
     count: float = 0.0  # batches
     examples: float = 0.0
     tokens: float = 0.0  # without padding
-    padded_tokens: float = 0.0  # B S of each batch
-    token_pairs: float = 0.0  # that attention compares: B S^2 of each batch
-
-    def __add__(self, other: "BatchTotals") -> "BatchTotals":
-        return BatchTotals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def __mul__(self, times: float) -> "BatchTotals":
-        return BatchTotals(*(getattr(self, f.name) * times for f in fields(self)))
-
-    @property
-    def mean(self) -> "BatchTotals":
-        """The mean batch."""
-        return self * (1 / self.count) if self.count else self
-
-    @property
-    def padded(self) -> "BatchTotals":
-        """The same batches if padding is computed like any other token."""
-        return BatchTotals(self.count, self.examples, self.padded_tokens, self.padded_tokens, self.token_pairs)
-
-
-def batch_totals(lengths: Lengths, size: int) -> BatchTotals:
-    """The totals of examples of these ``lengths``, in this order, with ``size`` examples in a batch."""
-    if not len(lengths):
-        return BatchTotals()
-    starts = np.arange(0, len(lengths), size)
-    longest = np.maximum.reduceat(lengths, starts).astype(float)
-    examples = np.diff([*starts, len(lengths)])
-    return BatchTotals(
-        count=len(starts),
-        examples=len(lengths),
-        tokens=float(lengths.sum()),
-        padded_tokens=float(examples @ longest),
-        token_pairs=float(examples @ (longest * longest)),
-    )
-
-
-def random_batch_totals(lengths: Lengths, size: int) -> BatchTotals:
-    """The totals of batches of examples in random order, as in training. The order is always the same."""
-    return batch_totals(np.random.default_rng(0).permutation(lengths), size)
-
-
-def forward_totals(batch: ForwardBatch) -> BatchTotals:
-    """The totals of a batch of the forward pass over the frozen layers, with the copies of examples that fill it up."""
-    padded = batch.padded_lengths
-    if batch.capacity:
-        return BatchTotals(1, batch.examples, batch.capacity, float(padded.sum()), float((padded**2).sum()))
-    length = int(padded[0])
-    tokens = batch.examples * length
-    return BatchTotals(1, batch.examples, tokens, tokens, tokens * length)
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """The matrices of a model with one head, which count its operations.
-
-    Attributes:
-        anatomy: The model's layers.
-        sizes: The number of weights in each matrix, by parameter name. Embedding tables are not multiplied, so they are left out.
-        parameters: The number of weights in each parameter, by name.
-        head_token: The part of the last layer that runs for one token of each example.
-        large: Large embedding tables. A step updates only the few rows of them that it has read.
-    """
-
-    anatomy: Anatomy
-    sizes: Mapping[str, int]
-    parameters: Mapping[str, int]
-    head_token: HeadTokenPart | None = None
-    large: frozenset[str] = frozenset()
+    pairs: float = 0.0  # of tokens of one example, which attention compares
 
     @classmethod
-    def of(cls, model: nn.Module, anatomy: Anatomy, head_token: HeadTokenPart | None = None) -> "Matrices":
-        """Those of ``model``."""
-        tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
-        parameters = dict(model.named_parameters())
-        sizes = {name: p.numel() for name, p in parameters.items() if p.dim() > 1 and name not in tables}
-        large = frozenset(f"{path}.weight" for path in large_tables(model))
-        return cls(anatomy, sizes, {name: p.numel() for name, p in parameters.items()}, head_token, large)
+    def of(cls, lengths: Lengths, size: int) -> Self:
+        """Batches of ``size`` examples of these ``lengths``."""
+        return cls(ceil(len(lengths) / size), len(lengths), float(lengths.sum()), float((lengths**2).sum()))
 
-    @cached_property
-    def layers(self) -> tuple[int, ...]:
-        """The number of weights in the matrices of each layer."""
-        return tuple(self._weights(layer_place(n)) for n in range(self.anatomy.count))
+    def __add__(self, other: "Batches") -> "Batches":
+        return Batches(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
-    @cached_property
-    def head(self) -> int:
-        """The number of weights in the matrices of pooler and head."""
-        return self._weights(POOLER) + self._weights(HEAD)
+    def __mul__(self, times: float) -> "Batches":
+        return Batches(*(times * one for one in astuple(self)))
 
-    def forward(self, batches: BatchTotals, start: int = 0, stop: int | None = None) -> float:
-        """Operations of a forward pass from layer ``start`` to before layer ``stop``; None: to the logits."""
-        head = 2.0 * self.head * batches.examples if stop is None else 0.0
-        return head + sum(
-            sum(self._layer(n, batches)) for n in range(start, self.anatomy.count if stop is None else stop)
-        )
-
-    def training(self, names: Set[str], batches: BatchTotals, cut: int | None) -> float:
-        """Operations of training steps that train the parameters ``names``; layers below ``cut`` do not run."""
-        depth = self.anatomy.depth(names)
-        lowest = 0 if depth is None else self.anatomy.count - depth
-        total = 6.0 * self.head * batches.examples
-        for n in range(cut or 0, self.anatomy.count):
-            linear, attention = self._layer(n, batches)
-            if n < lowest:
-                total += linear + attention
-            else:
-                share = self._weights(layer_place(n), names) / max(1, self.layers[n])
-                total += linear * (2 + share) + 3 * attention
-        return total
-
-    def trained_parameters(self, names: Set[str]) -> int:
-        """The number of weights in the parameters ``names``."""
-        return sum(self.parameters[name] for name in names)
-
-    def updated_parameters(self, names: Set[str]) -> int:
-        """The number of weights that every training step updates: all but the large embedding tables."""
-        return self.trained_parameters(names - self.large)
-
-    @cached_property
-    def _head_token_weights(self) -> int:
-        """The number of weights of the last layer that are multiplied with one token of each example only."""
-        last = f"{self.anatomy.path}.{self.anatomy.count - 1}"
-        paths = [f"{last}.{path}." for path in self.head_token.modules] if self.head_token else []
-        return sum(size for name, size in self.sizes.items() if any(name.startswith(path) for path in paths))
-
-    def _weights(self, place: str, names: Set[str] | None = None) -> int:
-        return sum(
-            size
-            for name, size in self.sizes.items()
-            if self.anatomy.places[name] == place and (names is None or name in names)
-        )
-
-    def _layer(self, number: int, batches: BatchTotals) -> tuple[float, float]:
-        """Operations of the matrices of one layer, and of its attention."""
-        weights, width = self.layers[number], self.anatomy.width
-        if self.head_token is None or number < self.anatomy.count - 1:
-            return 2.0 * weights * batches.tokens, 4.0 * width * batches.token_pairs
-        head_token = self._head_token_weights
-        linear = 2.0 * ((weights - head_token) * batches.tokens + head_token * batches.examples)
-        return linear, 4.0 * width * batches.tokens  # one token attends to all of its example
+    @property
+    def mean(self) -> "Batches":
+        """The mean batch."""
+        return self * (1 / self.count) if self.count else self
 
 
 @dataclass(frozen=True)
 class RunBatches:
     """The batches of one run."""
 
-    steps: BatchTotals  # of all training steps
-    scored: BatchTotals  # of all scored batches
+    steps: Batches  # of all training steps
+    scored: Batches
     scorings: int  # how often metrics are computed
     longest: int  # the most tokens that are trained together
     longest_scored: int  # the most tokens that are scored together
@@ -209,24 +81,95 @@ class CostModel:
 
     def __init__(self, experiment: Experiment, cached: StateSelection) -> None:
         self.experiment, self.cached, self.anatomy = experiment, cached, experiment.pretrained.anatomy
-        self.matrices = Matrices.of(experiment.pretrained.model, self.anatomy, experiment.head_token)
-        self._by_head = {experiment.pretrained.head: self.matrices}
         self._targets = experiment.problem.targets[experiment.splits["train"]]
+        self._sizes: dict[HeadKind, Mapping[str, int]] = {}
         self._lengths: dict[Hashable, Lengths] = {}
         self._operations: dict[str, float] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
-    def matrices_of(self, spec: Run) -> Matrices:
-        """The matrices of the model with the head that a run trains."""
-        experiment = self.experiment.for_run(spec)
+    def operations(self, spec: Run) -> float:
+        """Operations of a whole run."""
+        if spec.digest not in self._operations:
+            self._operations[spec.digest] = self._count(spec)
+        return self._operations[spec.digest]
+
+    def _count(self, spec: Run) -> float:
+        if estimator := estimator_of(spec.way):
+            epoch = Batches.of(self.lengths(spec), spec.batch_size)
+            whole = self._price(self.experiment, epoch, 0, trained=Way().parameters(self.anatomy))
+            return estimator.operations(spec, self.experiment, whole)
+        work = self.batches(spec)
+        return self.training(spec, work.steps) + self.scoring(spec, work.scored)
+
+    def training(self, spec: Run, steps: Batches) -> float:
+        """Operations of these training steps of a run. Its phases have equal parts of them."""
+        phases, experiment = phases_of(spec, self.anatomy), self.experiment.for_run(spec)
+        part = steps * (1 / len(phases))
+        return sum(self._price(experiment, part, self.cut(one) or 0, trained=self.names(one)) for one in phases)
+
+    def scoring(self, spec: Run, batches: Batches) -> float:
+        """Operations of scoring these batches with the model of a run."""
+        return self._price(self.experiment.for_run(spec), batches, self.cut(spec) or 0)
+
+    def forward_pass(self, rows: Rows) -> float:
+        """Operations of the forward pass over the frozen layers for these rows."""
+        batches = Batches.of(self.experiment.tokens.lengths[rows], 1)
+        return self._price(self.experiment, batches, 0, self.cached.depth(self.anatomy.count))
+
+    def _price(
+        self,
+        experiment: Experiment,
+        batches: Batches,
+        start: int,
+        stop: int | None = None,
+        trained: Set[str] = frozenset(),
+    ) -> float:
+        """Operations of the layers from ``start`` to before ``stop``; None: to the logits, with the head.
+
+        ``trained`` are the names of the parameters that are trained, without which it is a forward pass.
+        """
+        anatomy, sizes, head_token = experiment.pretrained.anatomy, self._sizes_of(experiment), experiment.head_token
+        all_of, trained_of = Counter[str](), Counter[str]()
+        for name, size in sizes.items():
+            all_of[anatomy.places[name]] += size
+            trained_of[anatomy.places[name]] += size * (name in trained)
+        depth = anatomy.depth(trained) if trained else 0
+        lowest = 0 if depth is None else anatomy.count - depth
+        last = anatomy.count - 1
+        once = [f"{anatomy.path}.{last}.{path}." for path in head_token.modules] if head_token else []
+        of_one_token = sum(size for name, size in sizes.items() if name.startswith(tuple(once)))
+        total = 0.0
+        for n in range(start, anatomy.count if stop is None else stop):
+            parameters, of_one = all_of[layer_place(n)], of_one_token if n == last else 0
+            passes = 1.0 if n < lowest else 2.0 + trained_of[layer_place(n)] / max(1, parameters)
+            compared = batches.tokens if of_one else batches.pairs  # one token is compared with all of its example
+            linear = (parameters - of_one) * batches.tokens + of_one * batches.examples
+            total += passes * (linear + 2 * anatomy.width * compared)
+        if stop is None:
+            total += (3 if trained else 1) * (all_of[POOLER] + all_of[HEAD]) * batches.examples
+        return 2.0 * total
+
+    def _sizes_of(self, experiment: Experiment) -> Mapping[str, int]:
+        """The number of weights in each parameter of the model of an experiment, by name."""
         pretrained = experiment.pretrained
-        if pretrained.head not in self._by_head:
-            self._by_head[pretrained.head] = Matrices.of(pretrained.model, pretrained.anatomy, experiment.head_token)
-        return self._by_head[pretrained.head]
+        if pretrained.head not in self._sizes:
+            self._sizes[pretrained.head] = {name: p.numel() for name, p in pretrained.model.named_parameters()}
+        return self._sizes[pretrained.head]
 
     def names(self, spec: Run) -> frozenset[str]:
         """The names of the parameters that a run trains, in the model with its head."""
-        return spec.parameters(self.matrices_of(spec).anatomy)
+        return spec.parameters(self.experiment.for_run(spec).pretrained.anatomy)
+
+    def trained_parameters(self, spec: Run) -> int:
+        """The number of weights that a run trains."""
+        sizes = self._sizes_of(self.experiment.for_run(spec))
+        return sum(sizes[name] for name in self.names(spec))
+
+    def updated_parameters(self, spec: Run) -> int:
+        """The number of weights that every step updates. Of large embedding tables it updates only the few rows it has read."""
+        experiment = self.experiment.for_run(spec)
+        sizes, tables = self._sizes_of(experiment), large_tables(experiment.pretrained.model)
+        return sum(sizes[name] for name in self.names(spec) - {f"{path}.weight" for path in tables})
 
     def lengths(self, spec: Run) -> Lengths:
         """The number of tokens in each training example of a run."""
@@ -243,60 +186,30 @@ class CostModel:
         return self._batch_sizes[key]
 
     def batches(self, spec: Run) -> RunBatches:
-        """The batches of a run."""
-        lengths = self.lengths(spec)
-        steps, times = self.steps(spec, lengths)
-        size, in_order = spec.per_device_eval_batch_size, self.experiment.worker.as_trainer
-
-        def batched(some: Lengths) -> BatchTotals:
-            return batch_totals(some if in_order else np.sort(some), size)
-
-        parts = {name: batched(some) for name, some in self.scored_lengths(spec).items()}
-        phases = len(phases_of(spec, self.anatomy))  # each one scores some training rows at its end
-        scored = parts.pop("validation") * times + batched(lengths[: spec.train_score_rows]) * phases
-        scored, scorings = sum(parts.values(), scored), 2 * times + phases + len(parts)
-        all_scored = (lengths, *self.scored_lengths(spec).values())
+        """The batches of a run. Every phase is scored on validation and, at its end, on some training rows."""
+        lengths, tokens, size = self.lengths(spec), self.experiment.tokens.lengths, spec.per_device_eval_batch_size
+        whole = StepPlan.of(spec, len(lengths))
+        phases = [StepPlan.of(phase, len(lengths)) for phase in phases_of(spec, self.anatomy)]
+        times = sum(len(phase.evaluate_after) for phase in phases)
+        splits = {**self.experiment.splits, "validation": validation_rows(self.experiment, spec)}
+        others = {name: tokens[rows] for name, rows in splits.items() if name != "train"}
+        scored = Batches.of(lengths[: spec.train_score_rows], size) * len(phases)
+        for name, some in others.items():
+            scored += Batches.of(some, size) * (times if name == "validation" else 1)
         longest_scored = max(
-            self.experiment.largest_chunk(np.sort(some)[-size:], self.cut(spec)) for some in all_scored
+            self.experiment.largest_chunk(np.sort(some)[-size:], self.cut(spec)) for some in (lengths, *others.values())
         )
-        if not self.experiment.packed:
-            steps, scored = steps.padded, scored.padded
-        return RunBatches(steps, scored, scorings, max(self.batch_sizes(spec)), longest_scored)
+        return RunBatches(
+            steps=Batches.of(lengths, spec.batch_size) * (whole.total / whole.per_epoch),
+            scored=scored,
+            scorings=2 * times + len(phases) + len(others) - 1,
+            longest=max(self.batch_sizes(spec)),
+            longest_scored=longest_scored,
+        )
 
     def cut(self, spec: Run) -> int | None:
         """After how many layers a run starts from cached hidden states; None runs the whole model."""
         return starting_cut(self.cached, self.anatomy, spec)
-
-    def operations(self, spec: Run) -> float:
-        """Operations of a whole run."""
-        if spec.digest not in self._operations:
-            self._operations[spec.digest] = self._count(spec)
-        return self._operations[spec.digest]
-
-    def _count(self, spec: Run) -> float:
-        if estimator := estimator_of(spec.way):
-            epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
-            whole = self.matrices.training(Way().parameters(self.anatomy), epoch, None)
-            return estimator.operations(spec, self.experiment, whole)
-        work, cut = self.batches(spec), self.cut(spec)
-        return self.training_operations(spec, work) + self.matrices_of(spec).forward(work.scored, cut or 0)
-
-    def training_operations(self, spec: Run, work: RunBatches) -> float:
-        """Operations of all training steps of a run. Its phases have equal parts of the steps."""
-        phases = phases_of(spec, self.anatomy)
-        steps, counter = work.steps * (1 / len(phases)), self.matrices_of(spec)
-        return sum(counter.training(self.names(phase), steps, self.cut(phase)) for phase in phases)
-
-    def forward_pass_operations(self, rows: Rows) -> float:
-        """Operations of the forward pass over the frozen layers for these rows, with the copies that fill up its batches."""
-        return sum(
-            self.batch_operations(batch)
-            for batch in self.experiment.forward_pass(self.cached).batches(self.experiment.tokens.lengths, rows)
-        )
-
-    def batch_operations(self, batch: ForwardBatch) -> float:
-        """Operations of one batch of the forward pass over the frozen layers."""
-        return self.matrices.forward(forward_totals(batch), stop=self.cached.depth(self.anatomy.count))
 
     def memory_bound(self, run: Run) -> int:
         """An upper bound of the bytes that one process needs for a run.
@@ -305,9 +218,9 @@ class CostModel:
         also counts the pretrained values, as if a fork did not share them.
         """
         anatomy, work = self.anatomy, self.batches(run)
-        parameters = self.matrices_of(run).trained_parameters(self.names(run))
         tokens = max(work.longest, work.longest_scored)
-        return int(COPY_BYTES * ((COPIES + 1) * parameters + ACTIVATIONS * tokens * anatomy.count * anatomy.width))
+        activations = ACTIVATIONS * tokens * anatomy.count * anatomy.width
+        return int(COPY_BYTES * ((COPIES + 1) * self.trained_parameters(run) + activations))
 
     def computed_tokens(self, rows: Rows) -> int:
         """The number of computed tokens of a batch of rows ``[B]``."""
@@ -316,19 +229,6 @@ class CostModel:
     def _rows_key(self, spec: Run) -> Hashable:
         """Runs with the same key train on the same rows."""
         return subset_key(spec, self._targets, self.experiment.folds)
-
-    def steps(self, spec: Run, lengths: Lengths) -> tuple[BatchTotals, int]:
-        """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
-        epoch = random_batch_totals(lengths, spec.batch_size)
-        steps = StepPlan.of(spec, len(lengths))
-        phases = [StepPlan.of(phase, len(lengths)) for phase in phases_of(spec, self.anatomy)]
-        return epoch * (steps.total / steps.per_epoch), sum(len(phase.evaluate_after) for phase in phases)
-
-    def scored_lengths(self, spec: Run) -> dict[str, Lengths]:
-        """The number of tokens in each example of the splits that a run is scored on."""
-        lengths = self.experiment.tokens.lengths
-        rows = {**self.experiment.splits, "validation": validation_rows(self.experiment, spec)}
-        return {name: lengths[some] for name, some in rows.items() if name != "train"}
 
 
 def kernel_bytes(machine: Machine, sizes: int) -> int:

@@ -130,7 +130,7 @@ def forecast_table(calls: Sequence[ForecastCall], results: Iterable[RunRecord]) 
     )
     caption = (
         "Training time of a run by tuned layers, of the forward pass over the frozen layers, and in total; memory is the peak. "
-        "The forecast is made before the first run, from operation counts and a few timed steps."
+        "The forecast is made before the first run, from a few timed steps and the price of every run in layers and tokens."
     )
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 

@@ -144,7 +144,7 @@ def on_this_machine(
     if forecast and in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
     elif from_cache := runs_from_cache(plan, missing):
-        of_pass = workers * plan.cost_model.forward_pass_operations(rows_needed(experiment, from_cache))
+        of_pass = workers * plan.cost_model.forward_pass(rows_needed(experiment, from_cache))
     progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
     prepare_hidden_states(plan, missing, progress, of_pass)
     experiment.worker.copies.keep_within(0)  # stacks take precedence

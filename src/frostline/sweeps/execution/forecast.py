@@ -1,4 +1,4 @@
-"""Forecast the time and memory of a sweep: a few real steps are timed, and scaled by the operations of all missing runs.
+"""Forecast the time and memory of a sweep: a few real steps are timed, and scaled by layers and tokens to all missing runs.
 
 Timing uses the code that trains, on the real model and real examples. It restores the pretrained values of the model and uses
 no random generator of a run.
@@ -34,10 +34,9 @@ from frostline.sweeps.operations import (
     COPY_BYTES,
     SCORED_BYTES,
     STEP_BYTES,
-    BatchTotals,
+    Batches,
     CostModel,
     RunBatches,
-    batch_totals,
     kernel_bytes,
 )
 from frostline.sweeps.plan import Plan, nearest_existing, recipe_of, rows_needed
@@ -94,9 +93,8 @@ class Timings:
     def seconds(self, costs: CostModel, spec: Run, work: RunBatches) -> float:
         """Seconds of the training steps of a run and of its evaluation."""
         steps, scored = {k: one.step for k, one in self.timed.items()}, {k: one.scored for k, one in self.timed.items()}
-        forward = costs.matrices_of(spec).forward(work.scored, costs.cut(spec) or 0)
-        training = seconds_of(steps, spec.recipe, work.steps.count, costs.training_operations(spec, work))
-        evaluation = seconds_of(scored, spec.recipe, work.scored.count, forward)
+        training = seconds_of(steps, spec.recipe, work.steps.count, costs.training(spec, work.steps))
+        evaluation = seconds_of(scored, spec.recipe, work.scored.count, costs.scoring(spec, work.scored))
         return training + evaluation + work.scorings * self.scoring_seconds
 
     def nearest(self, recipe: Recipe) -> Timed:
@@ -154,7 +152,7 @@ def make_forecast(
     recipe = recipe_of(plan.experiment.pretrained, experiment.machine, experiment.forward_pass(cached))
     uncached = missing_rows(experiment.tokens, rows, cached, recipe) if from_cache else rows[:0]
     speed = _forward_pass_speed(costs, uncached if len(uncached) else missing_rows(experiment.tokens, rows, cached))
-    in_pass = costs.forward_pass_operations(uncached)
+    in_pass = costs.forward_pass(uncached)
     rough_seconds = SLOWDOWN * (in_pass + sum(map(costs.operations, missing))) / speed
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
     in_loop, others = ([run for run in missing if run.way.in_loop == loop] for loop in (True, False))
@@ -210,7 +208,7 @@ def _forward_pass_speed(costs: CostModel, rows: Rows) -> float:
             begun = perf_counter()
             for array in compute(batch, None)[0].values():
                 array.float().cpu()
-            speeds.append(share * costs.batch_operations(batch) / (perf_counter() - begun))
+            speeds.append(share * costs.forward_pass(batch.rows) / (perf_counter() - begun))
     return statistics.median(speeds[1:])  # the first is a warm-up
 
 
@@ -311,8 +309,13 @@ def _rough_seconds(costs: CostModel, run: Run, speed: float) -> tuple[float, flo
 
 def _mean_operations(costs: CostModel, run: Run) -> tuple[float, float]:
     """Operations of the mean training step of a run, and of its mean scored batch."""
-    work, matrices, cut = costs.batches(run), costs.matrices_of(run), costs.cut(run)
-    return matrices.training(costs.names(run), work.steps.mean, cut), matrices.forward(work.scored.mean, cut or 0)
+    work, whole = costs.batches(run), in_one_training(run)
+    return costs.training(whole, work.steps.mean), costs.scoring(whole, work.scored.mean)
+
+
+def in_one_training(run: Run) -> Run:
+    """The run without phases."""
+    return run.model_copy(update={"way": run.way.in_one_training})
 
 
 def _idle_bytes(experiment: Experiment) -> int:
@@ -424,12 +427,12 @@ class Timer:
         rows = np.random.default_rng(0).choice(train_rows(experiment, spec), (1 + count) * size)
         splits = {"train": rows, "validation": experiment.splits["validation"][:1]}
         sample = replace(experiment, folds=None, splits=splits).with_worker(at_a_time=1)
-        short = spec.model_copy(
+        short = in_one_training(spec).model_copy(
             update={
                 **{"train_size": len(rows), "num_train_epochs": 1.0},
                 **{"per_device_train_batch_size": micro_batch, "gradient_accumulation_steps": parts},
                 **{"evaluations_per_epoch": 1, "train_score_rows": 1, "warmup_steps": 0.0},
-                **{"learning_rate": TINY, "head_learning_rate": TINY, "way": spec.way.in_one_training},
+                **{"learning_rate": TINY, "head_learning_rate": TINY},
             }
         )
         specs = [short.model_copy(update={"seed": run.seed}) for run in runs]
@@ -440,11 +443,10 @@ class Timer:
         ends: list[float] = []
         results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(experiment.machine.time()))
         seconds = [later - earlier for earlier, later in pairwise(ends)]
-        matrices, names, cut = costs.matrices_of(spec), costs.names(spec), costs.cut(spec)
         paces = []
         for n, taken in enumerate(seconds, 1):
-            batches = [self._totals(order[n * size : (n + 1) * size]) for order in orders]
-            paces.append(taken / sum(matrices.training(names, batch, cut) for batch in batches))
+            batches = [self._batch(order[n * size : (n + 1) * size]) for order in orders]
+            paces.append(taken / sum(costs.training(short, batch) for batch in batches))
         cost = results[0].record.cost
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
         return paces, max(0.0, cost.run_seconds - cost.evaluation_seconds - in_steps / len(runs))
@@ -458,7 +460,7 @@ class Timer:
         experiment, size, rows = self.experiment, spec.per_device_eval_batch_size, self.experiment.splits["validation"]
         rows = rows[np.argsort(experiment.tokens.lengths[rows], kind="stable")]
         positions = _evenly_spaced(max(1, len(rows) // size), count)
-        cut, matrices = self.costs.cut(spec), self.costs.matrices_of(spec)
+        cut = self.costs.cut(spec)
         timed: list[Pace] = []
         tokens = 1.0
         with peak_memory(experiment.machine) as peak, training_session(runs, experiment) as (_, forward):
@@ -467,7 +469,7 @@ class Timer:
                 begun = experiment.machine.time()
                 experiment.problem.logits(forward, np.stack([some] * len(runs)), size)
                 seconds = experiment.machine.time() - begun
-                timed.append((len(runs) * matrices.forward(self._totals(some), cut or 0), seconds))
+                timed.append((len(runs) * self.costs.scoring(spec, self._batch(some)), seconds))
                 tokens = max(tokens, len(runs) * experiment.largest_chunk(experiment.tokens.lengths[some], cut))
         (_, first), *others = timed
         pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
@@ -477,22 +479,20 @@ class Timer:
         """Peak memory per token of the gradients of the batch with the most tokens, without what depends on the parameters."""
         longest = max(stackable, key=lambda run: max(self.costs.batch_sizes(run)))
         heaviest = max(training_batches(self.experiment, longest), key=self.costs.computed_tokens)
-        specs = [run.model_copy(update={"way": run.way.in_one_training}) for run in runs]
+        specs = [in_one_training(run) for run in runs]
         experiment, rows = self.experiment.for_run(specs[0]), np.stack([heaviest] * len(runs))
         with peak_memory(experiment.machine) as peak, training_session(specs, self.experiment) as (_, forward):
             set_mode(experiment, specs[0], training=True)
             backward(forward, rows, experiment.problem)
-        return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
+        return max(0.0, peak.bytes - self._held(spec, runs)) / self.costs.computed_tokens(rows.ravel())
 
     def _held(self, spec: Run, runs: Sequence[Run]) -> int:
         """Bytes in use with the values that these runs train."""
-        trained = self.costs.matrices_of(spec).trained_parameters(self.costs.names(spec))
-        return self.idle + COPY_BYTES * len(runs) * trained
+        return self.idle + COPY_BYTES * len(runs) * self.costs.trained_parameters(spec)
 
-    def _totals(self, rows: Rows) -> BatchTotals:
-        """The totals of one batch of these rows, with padding unless batches are packed."""
-        totals = batch_totals(self.experiment.tokens.lengths[rows], len(rows))
-        return totals if self.experiment.packed else totals.padded
+    def _batch(self, rows: Rows) -> Batches:
+        """One batch of these rows."""
+        return Batches.of(self.experiment.tokens.lengths[rows], len(rows))
 
 
 def _cells(
@@ -503,14 +503,14 @@ def _cells(
     workers: int,
 ) -> Iterator[KindForecast]:
     """The forecast of each k and training-set size."""
-    largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
+    largest = max(costs.trained_parameters(run) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
     kernels = kernel_bytes(costs.experiment.machine, ceil(len(sizes) / workers))
     for (recipe, size, epochs), in_cell in by_kind(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
-        near, matrices, names = timings.nearest(recipe), costs.matrices_of(spec), costs.names(spec)
+        near = timings.nearest(recipe)
         stack = min(near.stack, len(in_cell))
-        trained, updated = stack * matrices.trained_parameters(names), stack * matrices.updated_parameters(names)
+        trained, updated = stack * costs.trained_parameters(spec), stack * costs.updated_parameters(spec)
         best = trained if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
         alone = near.overhead_seconds + float(np.mean([timings.seconds(costs, spec, work) for work in works]))
         yield KindForecast(
@@ -541,6 +541,6 @@ def _cells_of_estimators(
     """
     for (recipe, size, epochs), in_cell in by_kind(runs).items():
         seconds = float(np.mean([costs.operations(run) for run in in_cell])) / speed
-        memory = idle + (STEP_BYTES + COPY_BYTES) * costs.matrices.trained_parameters(costs.names(in_cell[0]))
+        memory = idle + (STEP_BYTES + COPY_BYTES) * costs.trained_parameters(in_cell[0])
         trainer = seconds if plain else None
         yield KindForecast(recipe, size, len(in_cell), seconds, memory, trainer, timed=False, num_train_epochs=epochs)
