@@ -32,7 +32,7 @@ from measuring import Facts, write_result
 from frostline.api.sweep import packaged_model
 from frostline.frozen import forward_pass as batches
 from frostline.model.device import Machine
-from frostline.training import loop
+from frostline.training import train as loop
 from frostline.training.experiment import Experiment
 from frostline.training.train import run_stacked
 from training.stand_in import META, StandIn, is_view  # type: ignore[import-not-found]
@@ -130,7 +130,7 @@ def watching(cpu: bool) -> Iterator[Any]:
 
 def count_frostline(experiment: Experiment, tune: int | str, runs: int, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads per training step of a stack."""
-    backward, steps = getattr(loop, "backward"), 0  # noqa: B009  (loop imports it)
+    backward, steps = getattr(loop, "backward"), 0  # noqa: B009  (train.py imports it)
     # one learning rate, as the plain loop has
     size = STEPS * BATCH
     specs = [spec_of(tune, size, seed=seed, num_train_epochs=1, head_learning_rate=None) for seed in range(runs)]

@@ -9,9 +9,9 @@ from torch import nn
 
 from frostline.data.kinds import CLASSIFICATION
 from frostline.training.learner import Learner
-from frostline.training.loop import train
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
+from frostline.training.train import train
 
 ROWS = np.arange(40)
 TRAIN, VALIDATION = ROWS[:24], ROWS[24:]

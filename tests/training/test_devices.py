@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.training import loop
+from frostline.training import train as loop
 from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of, with_states

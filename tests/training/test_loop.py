@@ -16,9 +16,9 @@ from frostline.model.packing import packable
 from frostline.model.tokens import encode
 from frostline.model.ways import Way
 from frostline.training.learner import Learner
-from frostline.training.loop import train
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
+from frostline.training.train import train
 from tiny import sentences
 from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same, scripted
 

@@ -1,9 +1,9 @@
 """A sweep: its settings, its plan, its results on disk, and its execution.
 
-- ``settings``, ``toml``: the settings; ``prepare``: data, model and tokens for them; ``suitable``: what they do not allow.
+- ``settings``, ``toml``: the settings; ``prepare``: data, model and tokens for them, and what they do not allow.
 - ``grid``, ``plan``: the runs, and the hidden states that are cached for them.
-- ``operations``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs
-  to it.
+- ``operations``: the price and the memory of runs; ``results/``: the folder of a sweep; ``register``, ``join``,
+  ``merge``: add runs to it.
 - ``streaming``: whether and how much of the model is streamed.
 - ``slurm``: start workers on a cluster.
 - ``execution/``: train the runs, and forecast their time and memory; ``progress``: the progress display; ``time_left``: how

@@ -5,8 +5,9 @@
 - experiment.py: the model and data that all runs share, and what one worker has loaded.
 - problem.py: targets, loss and scores, also for several labels and for tags.
 - start.py: where a run starts, and what restrains it; forward.py: its rows, and the function from rows to logits.
-- learner.py: the state of one run in the loop; updates.py: gradients, optimizer and divergence; loop.py: the training loop.
-- train.py: one run: start from pretrained values, train, score, audit; audit.py checks what was frozen and what was trained.
+- learner.py: the state of one run in the loop; updates.py: gradients, optimizer and divergence.
+- train.py: the training loop, and one run: start from pretrained values, train, score, audit.
+- audit.py: checks what was frozen and what was trained.
 - result.py: the result, as it is written to disk.
 - linear_models.py, probes.py: linear models and probes on frozen features.
 - estimators.py: ways without the training loop; saved_estimators.py: what is written of them, and predictions for new texts.

@@ -11,7 +11,7 @@ from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION
 from frostline.model.terms import layer_number
 from frostline.model.ways import Way, way_named
-from frostline.sweeps.suitable import require_suitable
+from frostline.sweeps.prepare import require_suitable
 from frostline.training.start import DOWN, UP, factors_of, matrix_of, rank_of
 from frostline.training.train import restore, run
 from small_models import small_model
