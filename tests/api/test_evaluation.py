@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
-from frostline.api.evaluation import evaluate
-from frostline.api.prediction import Outputs, Predictions, TagPredictions
+from frostline.api.prediction import Outputs, Predictions, TagPredictions, evaluate
 from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.metrics import METRICS

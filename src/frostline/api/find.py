@@ -80,53 +80,45 @@ def find(
         return Results(plan.store.out, tables)
 
 
-def plan(
-    *,
-    budget: float | str | None = None,
-    max_k: int | None = None,
-    ways: str | Sequence[str] = AUTO,
-    exhaustive: bool = False,
-    processes: int | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> SearchPlan:
-    """Plan what :func:`find` would do with these arguments, with time and memory. Nothing is trained or written.
+def plan(*, exhaustive: bool = False, progress: Progress | None = None, **arguments: Any) -> SearchPlan:
+    """Plan what :func:`find` would do with these ``arguments``, with time and memory. Nothing is trained or written.
 
     A few training steps are timed, which takes about ten seconds.
     """
-    seconds = budget_seconds(budget, processes)
-    tables, plain = split_off_tables(settings)
-    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
-        shown.begin("checking that the model can be cut")
-        plan.check_cuts()
-        search = Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
-        with objects_frozen():
-            return SearchPlan.of(search, exhaustive=exhaustive)
+    with _without_probes(progress, **arguments) as search, objects_frozen():
+        return SearchPlan.of(search, exhaustive=exhaustive)
 
 
-def submit(
-    script: str,
-    *,
-    budget: float | str | None = None,
-    max_k: int | None = None,
-    ways: str | Sequence[str] = AUTO,
-    exhaustive: bool = False,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> str:
+def submit(script: str, *, exhaustive: bool = False, progress: Progress | None = None, **arguments: Any) -> str:
     """Write the first step of a search, and submit the script of a SLURM job array of which a task calls :func:`find`.
 
     Returns:
         The number of the job.
     """
-    seconds = budget_seconds(budget)
+    with _without_probes(progress, **arguments) as search:
+        out = search.plan.store.out
+        make_folder(out, inside=out)
+        search.request_first_step(exhaustive=exhaustive)
+    return slurm.submit(out, script)
+
+
+@contextmanager
+def _without_probes(
+    progress: Progress | None,
+    *,
+    budget: float | str | None = None,
+    max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
+    processes: int | None = None,
+    **settings: Any,
+) -> Iterator[Search]:
+    """A search that has fitted and trained nothing, with these arguments of :func:`find`."""
+    seconds = budget_seconds(budget, processes)
     tables, plain = split_off_tables(settings)
     with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
-        make_folder(plan.store.out, inside=plan.store.out)
-        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive, ways=ways != AUTO)
-    return slurm.submit(plan.store.out, script)
+        yield Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
 
 
 @contextmanager

@@ -55,8 +55,8 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, after its own flags.
 
-    The command is called with a dictionary of the settings that were given, then with its own flags by name. An argument of a
-    dataclass is made from one flag for each field; these come after its own flags.
+    The command is called with a dictionary of the settings that were given, then with its own flags by name
+    (:func:`with_fields`).
 
     Args:
         file: Whether a TOML file may give settings too.
@@ -69,17 +69,13 @@ def with_settings(
     others = others or {}
 
     def decorate(command: Callable[..., None]) -> Any:
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        declared = list(inspect.signature(command).parameters.values())[1:]
-        grouped: dict[str, Any] = {one.name: one.annotation for one in declared if is_dataclass(one.annotation)}
-        flags_of = {name: inspect.signature(kind).parameters for name, kind in grouped.items()}
-        own = [one.replace(kind=keyword) for one in declared if one.name not in grouped]
+        keyword, command = inspect.Parameter.KEYWORD_ONLY, with_fields(command)
+        own = [one.replace(kind=keyword) for one in inspect.signature(command).parameters.values()][1:]
         first = [inspect.Parameter("file", keyword, default=None, annotation=File)] * file
 
         def run(**flags: Any) -> None:
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
-            groups = {name: {flag: flags.pop(flag) for flag in flags_of[name]} for name in grouped}
             given = {name: value for name, value in flags.items() if value is not None}
             of_file = {}
             if path:
@@ -90,17 +86,33 @@ def with_settings(
                 parts = [part.rpartition("=") for part in comma_separated(weights)]
                 given["class_weights"] = {label: weight for label, _, weight in parts}
             of_file = {name: value for name, value in of_file.items() if name not in NOT_SETTINGS}
-            objects = {name: kind(**groups[name]) for name, kind in grouped.items()}
-            command({**others, **of_file, **given}, **own_flags, **objects)
+            command({**others, **of_file, **given}, **own_flags)
 
-        of_groups = [flag for flags in flags_of.values() for flag in flags.values()]
-        parameters = [*first, *own, *of_groups, *_settings(only, leave_out, defaults, others)]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        run.__doc__, run.__name__ = command.__doc__, command.__name__
-        return run
+        return _declared(run, command, [*first, *own, *_settings(only, leave_out, defaults, others)])
 
     return decorate
+
+
+def with_fields(command: Callable[..., None]) -> Any:
+    """Replace each argument of a command that is a dataclass by a flag for each of its fields, after all other flags."""
+    declared = inspect.signature(command).parameters.values()
+    kinds: dict[str, Any] = {one.name: one.annotation for one in declared if is_dataclass(one.annotation)}
+    fields = {name: inspect.signature(kind).parameters for name, kind in kinds.items()}
+
+    def run(*arguments: Any, **flags: Any) -> None:
+        objects = {name: kind(**{flag: flags.pop(flag) for flag in fields[name]}) for name, kind in kinds.items()}
+        command(*arguments, **flags, **objects)
+
+    own = [one for one in declared if one.name not in kinds]
+    return _declared(run, command, [*own, *(field for some in fields.values() for field in some.values())])
+
+
+def _declared(run: Callable[..., None], command: Callable[..., None], parameters: list[inspect.Parameter]) -> Any:
+    """``run`` with the name and the help of a command, and with these parameters."""
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
 
 
 def _settings(

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import TrustRemoteCode
+from frostline.cli.flags import TrustRemoteCode, with_fields
 from frostline.cli.program import PanelCommand, app
-from frostline.data.kinds import ENDINGS, FORMAT_OF, either
+from frostline.data.kinds import ENDINGS, FORMAT_OF, TOKENS, either
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
 from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
-    from frostline.api.evaluation import Evaluation
-    from frostline.api.prediction import Outputs
+    from frostline.api.prediction import Evaluation, Outputs
     from frostline.data.columns import Columns
     from frostline.data.examples import Texts
     from frostline.data.table import Table
@@ -62,40 +61,79 @@ WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
 
-TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
-TextPairColumn = Annotated[
-    str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
-]
-ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
-WordColumn = Annotated[
-    int | None, typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]")
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
-        "[default: as saved with the model, else 0.5]"
-    ),
-]
-Stream = Annotated[
-    bool | None,
-    typer.Option(
-        "--stream/--no-stream",
-        help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
-        "[default: yes if its weights do not fit into memory]",
-        show_default=False,
-    ),
-]
-Base = Annotated[
-    str | None,
-    typer.Option(help="Pretrained model that a probe reads, if it was moved. [default: as when the probe was fitted]"),
-]
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a table of texts is read. Each attribute is a flag."""
+
+    text_column: Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")] = None
+    text_pair_column: Annotated[
+        str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
+    ] = None
+    column_names: Annotated[str | None, typer.Option(help="Column names, for files without a header line.")] = None
+    word_column: Annotated[
+        int | None,
+        typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]"),
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
+    ] = None
+
+    def read(
+        self, file: Path, trained: Mapping[str, str | None] | None, *, of_words: bool, tag_column: int | None = None
+    ) -> "tuple[Table, Texts, Columns]":
+        """A table, its texts, and their columns, for a model that was trained on these columns."""
+        from frostline.data.load import read_unlabelled
+        from frostline.data.reader import read_table
+
+        table = read_table(
+            file,
+            column_names=None if self.column_names is None else comma_separated(self.column_names),
+            of_tokens=of_words,
+            word_column=self.word_column,
+            tag_column=tag_column,
+            encoding=self.encoding,
+        )
+        texts, found = read_unlabelled(
+            table,
+            trained=trained,
+            task_type=TOKENS if of_words else None,
+            text_column=self.text_column,
+            text_pair_column=self.text_pair_column,
+        )
+        return table, texts, found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a model predicts: the options of :func:`frostline.predict`. Each attribute is a flag."""
+
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
+            "[default: as saved with the model, else 0.5]"
+        ),
+    ] = None
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
+            "[default: yes if its weights do not fit into memory]",
+            show_default=False,
+        ),
+    ] = None
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Pretrained model that a probe reads, if it was moved. [default: as when the probe was fitted]"
+        ),
+    ] = None
+    trust_remote_code: TrustRemoteCode = False
 
 
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")
+@with_fields
 def predict(
     model: Annotated[
         Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
@@ -110,11 +148,6 @@ def predict(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
-    column_names: ColumnNames = None,
-    word_column: WordColumn = None,
-    encoding: Encoding = None,
     copy_columns: Annotated[
         str | None,
         typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
@@ -122,10 +155,8 @@ def predict(
     safe_csv: Annotated[
         bool, typer.Option("--safe-csv", help="Quote cells of a CSV file that a spreadsheet would run as formulas.")
     ] = False,
-    threshold: Threshold = None,
-    stream: Stream = None,
-    base: Base = None,
-    trust_remote_code: TrustRemoteCode = False,
+    reading: Reading,
+    options: Options,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
 
@@ -155,34 +186,19 @@ def predict(
     _require_writable(target, file, writers, overwrite=overwrite)
     if safe_csv and target.suffix != ".csv":
         raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
-    options: dict[str, Any] = {
-        "threshold": threshold,
-        "stream": stream,
-        "base": base,
-        "trust_remote_code": trust_remote_code,
-    }
-    unsuitable = {
-        "--stream": stream,
-        "--base": base,
-        "--trust-remote-code": trust_remote_code,
-        "--threshold": threshold is not None,
-    }
-    if several and (given := [flag for flag, value in unsuitable.items() if value]):
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name, value in vars(options).items()
+        if value is not None and value is not False
+    ]
+    if several and given:
         raise FrostlineError(
             f"{model} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
         )
     if several:
         from frostline.api.bundle import bundle_columns, joined, load_bundle
-    table, texts, columns = _read(
-        file,
-        bundle_columns(model) if several else trained_columns(model),
-        of_words=of_words,
-        column_names=column_names,
-        word_column=word_column,
-        encoding=encoding,
-        text_column=text_column,
-        text_pair_column=text_pair_column,
-    )
+    trained_on = bundle_columns(model) if several else trained_columns(model)
+    table, texts, columns = reading.read(file, trained_on, of_words=of_words)
     copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
     trained, labelled, notes = None if several else trained_task(model), None, list(table.notes)
     if trained is not None:
@@ -192,7 +208,9 @@ def predict(
             notes.append(f"Not scored: {error}")
     if target.suffix == ".conll":
         _require_lines(texts, copied)
-    by_task: Mapping[str, Any] = load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **options)}
+    by_task: Mapping[str, Any] = (
+        load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **vars(options))}
+    )
     first = next(iter(by_task.values()))
     made = joined(by_task) if several else (first.rows(), first.columns())
     rows, header = beside(copied, list(made[0]), made[1])
@@ -214,31 +232,25 @@ def predict(
     unit = "sentence" if of_words else "text"
     print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
     if labelled is not None:
-        from frostline.api.evaluation import evaluate as evaluation_of
+        from frostline.api.prediction import evaluate as evaluation_of
 
         examples, without = labelled
         print("", *without, *_evaluation(evaluation_of(first, examples), examples), sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Score a model on a table of texts with labels.")
+@with_fields
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a model: OUT/model of a sweep, or OUT/probe of a probe.")],
     file: Annotated[Path, typer.Argument(help=f"Table of texts with labels: {either(*ENDINGS)}.")],
     *,
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
     label_column: Annotated[str | None, typer.Option(help="Column with the labels. [default: as in training]")] = None,
-    column_names: ColumnNames = None,
-    word_column: WordColumn = None,
     tag_column: Annotated[
         int | None,
         typer.Option(min=1, help="Column of the tags in a CoNLL file, counted from 1. [default: found by name]"),
     ] = None,
-    encoding: Encoding = None,
-    threshold: Threshold = None,
-    stream: Stream = None,
-    base: Base = None,
-    trust_remote_code: TrustRemoteCode = False,
+    reading: Reading,
+    options: Options,
 ) -> None:
     """Print the scores of a model for texts with labels: every metric of its task, and precision, recall and F1 of each class.
 
@@ -247,7 +259,6 @@ def evaluate(
     """
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import require_model, trained_columns, trained_task
-    from frostline.data.kinds import TOKENS
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
@@ -262,17 +273,8 @@ def evaluate(
         )
     if label_column is not None:
         task = replace(task, columns=replace(task.columns, label=label_column, indicators=()))
-    table, _, columns = _read(
-        file,
-        trained_columns(model),
-        of_words=task.task_type == TOKENS,
-        column_names=column_names,
-        word_column=word_column,
-        tag_column=tag_column,
-        encoding=encoding,
-        text_column=text_column,
-        text_pair_column=text_pair_column,
-    )
+    of_words = task.task_type == TOKENS
+    table, _, columns = reading.read(file, trained_columns(model), of_words=of_words, tag_column=tag_column)
     for name in task.columns.of_labels:
         if name not in table.columns:
             raise FrostlineError(
@@ -284,54 +286,20 @@ def evaluate(
         raise FrostlineError(
             f"{table.name}: no row has a label: write labels, or name their column with --label-column."
         )
-    from frostline.api.evaluation import evaluate as evaluation_of
+    from frostline.api.prediction import evaluate as evaluation_of
 
     examples, without = labelled
-    options: dict[str, Any] = {
-        "threshold": threshold,
-        "stream": stream,
-        "base": base,
-        "trust_remote_code": trust_remote_code,
-    }
-    predictions = predict_texts(model, examples, **options)
+    predictions = predict_texts(model, examples, **vars(options))
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
     for note in (f"{file}: {labels}.", *table.notes, *without):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)
     if predictions.truncated:
-        lost = ". Their words after it have no tag, and are not scored" if task.task_type == TOKENS else ""
+        lost = ". Their words after it have no tag, and are not scored" if of_words else ""
         print(
             f"{predictions.truncated:,} texts have more tokens than the model was trained with{lost}.", file=sys.stderr
         )
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
-
-
-def _read(
-    file: Path,
-    trained: Mapping[str, str | None] | None,
-    *,
-    of_words: bool,
-    column_names: str | None,
-    word_column: int | None,
-    encoding: str | None,
-    tag_column: int | None = None,
-    **columns: Any,
-) -> "tuple[Table, Texts, Columns]":
-    """A table, its texts, and their columns, for a model that was trained on these columns."""
-    from frostline.data.kinds import TOKENS
-    from frostline.data.load import read_unlabelled
-    from frostline.data.reader import read_table
-
-    table = read_table(
-        file,
-        column_names=None if column_names is None else comma_separated(column_names),
-        of_tokens=of_words,
-        word_column=word_column,
-        tag_column=tag_column,
-        encoding=encoding,
-    )
-    texts, found = read_unlabelled(table, trained=trained, task_type=TOKENS if of_words else None, **columns)
-    return table, texts, found
 
 
 def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:

@@ -186,14 +186,6 @@ class Search:
         return cls._of(plan, progress, runs, budget, fitted, together=together, ray=ray)
 
     @classmethod
-    def request_first_step(
-        cls, plan: Plan, progress: Progress, budget: float | None, *, exhaustive: bool, ways: bool
-    ) -> None:
-        """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
-        search = cls.without_probes(plan, progress, budget, ways=ways)
-        search._request(search.whole_grid() if exhaustive else next(policy(search.seen)))
-
-    @classmethod
     def without_probes(
         cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None, *, ways: bool
     ) -> Self:
@@ -263,6 +255,10 @@ class Search:
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
         return cls(plan, progress, alternatives, runs, seen, requested, together, ray)
+
+    def request_first_step(self, *, exhaustive: bool) -> None:
+        """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
+        self._request(self.whole_grid() if exhaustive else next(policy(self.seen)))
 
     def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
