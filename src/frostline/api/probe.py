@@ -55,11 +55,7 @@ def probe(
     """
     progress = progress or Progress()
     folder = None if out is None else Path(out).expanduser()
-    if folder is not None and folder.exists():
-        files = [path.name for path in folder.iterdir()] if folder.is_dir() else ["a file"]
-        own = [name in WRITTEN or name.startswith(("probe_", ".")) for name in files]
-        if "probes.json" not in files and not all(own):  # an earlier call may have been interrupted
-            raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
+    _require_free(folder)
     require_known(settings, probe)
     tables, plain = split_off_tables(settings)
     spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
@@ -110,6 +106,16 @@ def probe(
                 probed.save(aside)
         write_probes(folder, [one.report for one in found])
     return found
+
+
+def _require_free(folder: Path | None) -> None:
+    """Refuse a folder with anything but probes."""
+    if folder is None or not folder.exists():
+        return
+    files = [path.name for path in folder.iterdir()] if folder.is_dir() else ["a file"]
+    own = [name in WRITTEN or name.startswith(("probe_", ".")) for name in files]
+    if "probes.json" not in files and not all(own):  # an earlier call may have been interrupted
+        raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
 
 
 def probe_folders(folder: Path, found: "Sequence[Probed]") -> list[Path]:

@@ -1,8 +1,8 @@
 """`frostline analyze`: analyze existing results from any source. `frostline study`: run a published protocol."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
+from frostline.cli.flags import as_typed, split_pairs, split_words, with_fields, with_settings
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, did_you_mean, harmless, normalized_name
@@ -28,7 +28,51 @@ results = partial(typer.Option, rich_help_panel="Results")
 of_analysis = partial(typer.Option, rich_help_panel="Settings")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The settings of an analysis that were given (:class:`frostline.statistics.analysis_settings.AnalysisSettings`)."""
+
+    target: Annotated[
+        float | None,
+        of_analysis(
+            min=0, max=1, help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]"
+        ),
+    ] = None
+    margin: Annotated[
+        float | None,
+        of_analysis(min=0, help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]"),
+    ] = None
+    one_learning_rate: Annotated[
+        bool | None,
+        of_analysis(
+            "--one-learning-rate/--own-learning-rate",
+            help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
+        ),
+    ] = None
+    failed_below: Annotated[
+        float | None, of_analysis(help="Exclude runs that score at most this share of their cell's best run.")
+    ] = None
+    leave_out: Annotated[
+        list[str] | None, of_analysis(help="Tasks to exclude from the summary over several tasks.")
+    ] = None
+    by_mean: Annotated[
+        bool | None,
+        of_analysis("--by-mean/--by-interval", help="Compare the mean of each k with the target, or its interval."),
+    ] = None
+    corrected: Annotated[
+        bool | None,
+        of_analysis("--corrected/--raw", help="Shares of the gain over the constant baseline, or of the score."),
+    ] = None
+
+    def settings(self, protocol: Any, tasks: Collection[str]) -> Any:
+        """The settings: those given as flags, else those of the study, else frostline's defaults."""
+        excluded = tuple(split_words(self.leave_out) or ())
+        _require_tasks("--leave-out", excluded, tasks)
+        return settings_for(protocol, **{**vars(self), "leave_out": excluded or None})
+
+
 @app.command(cls=PanelCommand, short_help="Analyze existing results from any source.")
+@with_fields
 def analyze(
     sources: Annotated[
         list[Path], typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps.")
@@ -54,37 +98,7 @@ def analyze(
     as_published: Annotated[
         str | None, of_analysis(help="Use the settings of this study and compare with its numbers.")
     ] = None,
-    target: Annotated[
-        float | None,
-        of_analysis(
-            min=0, max=1, help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]"
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        of_analysis(min=0, help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]"),
-    ] = None,
-    one_learning_rate: Annotated[
-        bool | None,
-        of_analysis(
-            "--one-learning-rate/--own-learning-rate",
-            help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
-        ),
-    ] = None,
-    failed_below: Annotated[
-        float | None, of_analysis(help="Exclude runs that score at most this share of their cell's best run.")
-    ] = None,
-    leave_out: Annotated[
-        list[str] | None, of_analysis(help="Tasks to exclude from the summary over several tasks.")
-    ] = None,
-    by_mean: Annotated[
-        bool | None,
-        of_analysis("--by-mean/--by-interval", help="Compare the mean of each k with the target, or its interval."),
-    ] = None,
-    corrected: Annotated[
-        bool | None,
-        of_analysis("--corrected/--raw", help="Shares of the gain over the constant baseline, or of the score."),
-    ] = None,
+    chosen: Chosen,
 ) -> None:
     """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
 
@@ -107,7 +121,7 @@ def analyze(
     for_every_task = [word for word in words if "=" not in word]
     metrics = split_pairs("--metric", [word for word in words if "=" in word])
     metrics |= {"": for_every_task[0]} if for_every_task else {}
-    chances, excluded = split_pairs("--chance", chance), tuple(split_words(leave_out) or ())
+    chances = split_pairs("--chance", chance)
     groups = load_groups(
         sources,
         columns=split_pairs("--columns", columns),
@@ -118,23 +132,9 @@ def analyze(
         paired=paired,
     )
     tasks = {group.task for group in groups}
-    for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
-        known = {normalized_name(task) for task in tasks}
-        if unknown := next((name for name in names if normalized_name(name) not in known), None):
-            raise FrostlineError(
-                f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from "
-                f"{', '.join(sorted(tasks))}."
-            )
-    settings = settings_for(
-        protocol,
-        target=target,
-        margin=margin,
-        one_learning_rate=one_learning_rate,
-        failed_below=failed_below,
-        by_mean=by_mean,
-        corrected=corrected,
-        leave_out=excluded or None,
-    )
+    _require_tasks("--chance", chances, tasks)
+    _require_tasks("--metric", filter(None, metrics), tasks)
+    settings = chosen.settings(protocol, tasks)
     out = out.expanduser()
     make_folder(out, inside=out)
     from frostline.report.answer.analysis import analyze as analyze_groups
@@ -143,6 +143,15 @@ def analyze(
     page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     print_analysis(analysis, protocol)
     print(f"\n{page}")
+
+
+def _require_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
+    """Refuse a name that is none of these tasks."""
+    known = {normalized_name(task) for task in tasks}
+    if unknown := next((name for name in names if normalized_name(name) not in known), None):
+        raise FrostlineError(
+            f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
+        )
 
 
 def _number(flag: str, value: str) -> float:
