@@ -152,7 +152,7 @@ def test_a_model_that_is_not_streamed_says_so(frostline: Frostline, here: Path) 
         "frostline: The model in words has no layers that can be streamed: leave --stream out.\n"
     )
     refused = frostline("predict", "bundle", "new.csv", "--stream", "--threshold", "0.3")
-    assert refused.code == 2 and "bundle is a bundle: leave --stream and --threshold out" in refused.err
+    assert refused.code == 2 and "bundle is a bundle: leave --threshold and --stream out" in refused.err
 
 
 def test_an_id_is_copied_into_the_output(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
