@@ -48,80 +48,79 @@ TYPICAL_EXCESS = (
 )
 
 
-class Curve:
-    """The prior of the curve in each chain: its form and slope, and the scales of the differences between neighbours.
+class Differences:
+    """The prior of n differences between means in each chain: Student's t around what is expected of them, with a common scale.
 
-    Differences are ``[CHAINS, n - 1]`` for the n choices on the curve. Given form, slope and scales they are normal.
+    Expected are a ``factor`` of the chain, ``[CHAINS]``, times a ``form``, ``[n]`` or ``[CHAINS, n]``; here both are zero. Given
+    these and the scales, the differences ``[CHAINS, n]`` are normal.
     """
 
-    def __init__(self, depth: Sequence[float], others: int, random: np.random.Generator) -> None:
-        """``depth``: of the n choices on the curve; ``others``: the number of choices that are not on it."""
-        self.lengths, self.random = np.diff(_warped(depth)), random
-        self.forms = np.diff(_rises(depth))  # [forms, n - 1]
-        self.rises = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]  # of each chain's form
-        self.slope, self.scale = np.zeros(CHAINS), np.full(CHAINS, TYPICAL_STEP**2)
-        self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
-        self.local = np.ones((CHAINS, len(self.lengths)))
-        steps = np.diff(np.eye(len(depth)), axis=0)
-        self.differences = np.pad(steps, ((0, 0), (0, others)))  # [n - 1, J]
+    def __init__(self, rows: Array, typical: float, tail: float, random: np.random.Generator) -> None:
+        """``rows``: how the differences follow from the J means, ``[n, J]``; ``typical``: their scale before they are seen."""
+        self.rows, self.typical, self.tail, self.random = rows, typical, tail, random
+        self.scale, self.local, self.lengths = (
+            np.full(CHAINS, typical**2),
+            np.ones((CHAINS, len(rows))),
+            np.ones(len(rows)),
+        )
+        self.factor, self.form = np.zeros(CHAINS), np.zeros(len(rows))
 
     @property
     def weights(self) -> Array:
-        """The precision of each difference."""
+        """The precision of each difference, ``[CHAINS, n]``."""
         weights: Array = 1 / (self.scale[:, None] * self.lengths * self.local)
         return weights
 
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        return _precision(self.differences, self.weights)
+        precision: Array = np.einsum("ij,ci,ik->cjk", self.rows, self.weights, self.rows)
+        return precision
 
     @property
     def evidence(self) -> Array:
-        """``precision`` times the means that form and slope alone expect, ``[CHAINS, J]``."""
-        evidence: Array = (self.weights * self.slope[:, None] * self.rises) @ self.differences
+        """``precision`` times the means that are expected, ``[CHAINS, J]``."""
+        evidence: Array = (self.weights * self.factor[:, None] * self.form) @ self.rows
         return evidence
 
-    def update(self, differences: Array) -> None:
-        """Draw the form, the slope and the scales given the differences."""
-        self._draw_form_and_slope(differences)
-        squares = (differences - self.slope[:, None] * self.rises) ** 2 / self.lengths
-        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_STEP, TAIL, self.random)
+    def update(self, means: Array) -> None:
+        """Draw what is expected and then the scales, given the means ``[CHAINS, J]``."""
+        if not len(self.rows):
+            return
+        differences = means @ self.rows.T
+        self._expect(differences)
+        squares = (differences - self.factor[:, None] * self.form) ** 2 / self.lengths
+        self.local = (self.tail + squares / self.scale[:, None]) / (
+            2 * self.random.gamma((self.tail + 1) / 2, 1, squares.shape)
+        )
+        total = self.typical**2 + (squares / self.local).sum(1)
+        self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
 
-    def _draw_form_and_slope(self, differences: Array) -> None:
+    def _expect(self, differences: Array) -> None:
+        """Draw factor and form given the differences."""
+
+
+class Curve(Differences):
+    """The differences between neighbours on the curve. Each chain has a form, and a slope as its factor."""
+
+    def __init__(self, depth: Sequence[float], others: int, random: np.random.Generator) -> None:
+        """``depth``: of the choices on the curve; ``others``: the number of choices that are not on it."""
+        steps = np.diff(np.eye(len(depth)), axis=0)
+        super().__init__(np.pad(steps, ((0, 0), (0, others))), TYPICAL_STEP, TAIL, random)
+        self.lengths, self.forms = np.diff(_warped(depth)), np.diff(_rises(depth))  # [n], [forms, n]
+        self.form = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]
+        self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
+
+    def _expect(self, differences: Array) -> None:
         """The form is drawn by its likelihood with any slope, and then the slope of this form."""
         certainty = 1 / self.steepness[:, None] + self.weights @ (self.forms**2).T  # [CHAINS, forms]
         mean = (self.weights * differences) @ self.forms.T / certainty
         likelihood = (certainty * mean**2 - np.log(certainty)) / 2 + np.log(CHANCES)
         form = (likelihood + self.random.gumbel(size=likelihood.shape)).argmax(1)  # drawn with these log odds
         chains = np.arange(CHAINS)
-        self.rises = self.forms[form]
-        self.slope = (mean + self.random.standard_normal(mean.shape) / np.sqrt(certainty))[chains, form]
-        self.steepness = (TYPICAL_SLOPE**2 + self.slope**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
-
-
-class Ways:
-    """The prior of the W ways to tune in each chain: the scales of the differences between a way and its k."""
-
-    def __init__(self, beside: Mapping[int, int], choices: int, random: np.random.Generator) -> None:
-        """``beside``: the position of the k of each way, by its own; ``choices``: J."""
-        self.random, self.scale = random, np.full(CHAINS, TYPICAL_GAP**2)
-        self.local = np.ones((CHAINS, len(beside)))
-        self.differences = np.zeros((len(beside), choices))  # [W, J]
-        for row, (way, k) in zip(self.differences, beside.items(), strict=True):
-            row[[way, k]] = 1, -1
-
-    @property
-    def precision(self) -> Array:
-        """Of the means, ``[CHAINS, J, J]``."""
-        return _precision(self.differences, 1 / (self.scale[:, None] * self.local))
-
-    def update(self, means: Array) -> None:
-        """Draw the scales given the means ``[CHAINS, J]``."""
-        if not len(self.differences):
-            return
-        squares = (means @ self.differences.T) ** 2
-        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_GAP, GAP_TAIL, self.random)
+        self.form = self.forms[form]
+        self.factor = (mean + self.random.standard_normal(mean.shape) / np.sqrt(certainty))[chains, form]
+        self.steepness = (TYPICAL_SLOPE**2 + self.factor**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
 
 
 def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> float:
@@ -134,68 +133,31 @@ def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> fl
     return float(left[0] - left[1])
 
 
-class Longer:
-    """The prior of the N longer trainings in each chain: what they gain on the next shorter one of the same recipe.
+class Longer(Differences):
+    """What longer trainings gain on the next shorter ones of the same recipe: their form is what is expected of them.
 
-    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1. Tasks
-    differ much in it: of two in ``docs/log.md``, one gained nothing, and the other more than three times what is expected.
+    All share a factor, which is normal around 1. Tasks differ much in it: of two in ``docs/log.md``, one gained nothing, and the
+    other more than three times what is expected.
     """
 
     def __init__(self, longer: Mapping[int, tuple[int, float]], choices: int, random: np.random.Generator) -> None:
         """``longer``: the position of the next shorter one and the expected gain of each, by its own position; ``choices``: J."""
-        self.random, self.factor, self.scale = random, np.ones(CHAINS), np.full(CHAINS, TYPICAL_EXCESS**2)
-        self.expected = np.array([gain for _, gain in longer.values()])  # [N]
-        self.local = np.ones((CHAINS, len(longer)))
-        self.differences = np.zeros((len(longer), choices))  # [N, J]
-        for row, (one, (shorter, _)) in zip(self.differences, longer.items(), strict=True):
-            row[[one, shorter]] = 1, -1
+        rows = _beside({one: shorter for one, (shorter, _) in longer.items()}, choices)
+        super().__init__(rows, TYPICAL_EXCESS, TAIL, random)
+        self.factor, self.form = np.ones(CHAINS), np.array([gain for _, gain in longer.values()])
 
-    @property
-    def weights(self) -> Array:
-        """The precision of each gain, ``[CHAINS, N]``."""
-        weights: Array = 1 / (self.scale[:, None] * self.local)
-        return weights
-
-    @property
-    def precision(self) -> Array:
-        """Of the means, ``[CHAINS, J, J]``."""
-        return _precision(self.differences, self.weights)
-
-    @property
-    def evidence(self) -> Array:
-        """``precision`` times the means that are expected, ``[CHAINS, J]``."""
-        evidence: Array = (self.weights * self.factor[:, None] * self.expected) @ self.differences
-        return evidence
-
-    def update(self, means: Array) -> None:
-        """Draw factor and scales given the means ``[CHAINS, J]``."""
-        if not len(self.differences):
-            return
-        gains = means @ self.differences.T
-        certainty = 1 / FACTOR_SPREAD**2 + self.weights @ self.expected**2
-        mean = (1 / FACTOR_SPREAD**2 + (self.weights * gains) @ self.expected) / certainty
+    def _expect(self, differences: Array) -> None:
+        certainty = 1 / FACTOR_SPREAD**2 + self.weights @ self.form**2
+        mean = (1 / FACTOR_SPREAD**2 + (self.weights * differences) @ self.form) / certainty
         self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
-        squares = (gains - self.factor[:, None] * self.expected) ** 2
-        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_EXCESS, TAIL, self.random)
 
 
-def _precision(differences: Array, weights: Array) -> Array:
-    """The precision of the means ``[CHAINS, J, J]``, from differences of them ``[n, J]`` and their precision ``[CHAINS, n]``."""
-    precision: Array = np.einsum("ij,ci,ik->cjk", differences, weights, differences)
-    return precision
-
-
-def _draw_scales(
-    squares: Array, scale: Array, typical: float, tail: float, random: np.random.Generator
-) -> tuple[Array, Array]:
-    """New scales of Student's t with ``tail`` degrees of freedom, given squared differences ``[CHAINS, n]``.
-
-    Returns:
-        The factor of each difference, ``[CHAINS, n]``, and their common scale, ``[CHAINS]``, whose prior is around ``typical``.
-    """
-    local = (tail + squares / scale[:, None]) / (2 * random.gamma((tail + 1) / 2, 1, squares.shape))
-    total = typical**2 + (squares / local).sum(1)
-    return local, total / (2 * random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
+def _beside(others: Mapping[int, int], choices: int) -> Array:
+    """The differences of some choices from others, ``[n, J]``. ``others``: the position of the other, by that of the choice."""
+    rows = np.zeros((len(others), choices))
+    for row, (one, other) in zip(rows, others.items(), strict=True):
+        row[[one, other]] = 1, -1
+    return rows
 
 
 def _warped(depth: Sequence[float]) -> Array:
@@ -358,14 +320,13 @@ def posterior(observed: Observed) -> Posterior:
     spreads[:, observed.seen] = own
     precision, evidence = _from_scores(observed, scaled(noise.correlation, own))
     curve = Curve(on_curve, len(observed.depth) - count, random)
-    ways = Ways(observed.beside, len(observed.depth), random)
+    ways = Differences(_beside(observed.beside, len(observed.depth)), TYPICAL_GAP, GAP_TAIL, random)
     longer = Longer(observed.longer, len(observed.depth), random)
     draws = []
     for sweep in range(SWEEPS):
         prior = curve.precision + ways.precision + longer.precision
         value = _normal(precision + prior, evidence + curve.evidence + longer.evidence, random)
-        if count > 1:
-            curve.update(np.diff(value[:, :count], axis=1))
+        curve.update(value)
         ways.update(value)
         longer.update(value)
         if sweep >= BURN_IN:

@@ -1,9 +1,8 @@
 """The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
@@ -11,9 +10,6 @@ from frostline.data.files import read_inside, require_inside, unseal, write_seal
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.store import SEARCH
 from frostline.training.result import Layer, ProbeReport
-
-Facts = Mapping[str, Any]
-
 
 Score = FiniteFloat | None
 
