@@ -1,14 +1,15 @@
 """Execute a sweep: train every run that has no result, and publish each result when its run ends.
 
 :func:`execute` has what all ways to train share: which runs are missing, what they cost, who takes which, and what is shown. An
-:class:`Executor` is a way to train: this machine, or tasks of Ray.
+``Executor`` is a way to train: this machine, or tasks of Ray.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter, sleep
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,27 +45,26 @@ class Job(NamedTuple):
     train: Callable[[Iterator[Stack | None]], Generator[Stack]]
 
 
-class Executor(Protocol):
-    """A way to train runs."""
+@dataclass(frozen=True)
+class Assignment:
+    """Runs that an executor trains.
 
-    def __call__(
-        self,
-        *,
-        runs: Sequence[Run],
-        missing: Sequence[Run],
-        costs: Mapping[str, float],
-        in_seconds: bool,
-        weights: BestWeights | None,
-    ) -> Job:
-        """Start the progress display, and prepare training.
+    Attributes:
+        runs: The requested runs.
+        missing: Those of them that have no result.
+        costs: The cost of each missing run if it is trained alone, by digest.
+        in_seconds: Whether these are wall-clock seconds; else they are operations.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+    """
 
-        Args:
-            runs: The requested runs.
-            missing: Those of them that have no result.
-            costs: The cost of each missing run if it is trained alone, by digest.
-            in_seconds: Whether these are wall-clock seconds; else they are operations.
-            weights: Stores the trained parameters of the best run of each k; None stores none.
-        """
+    runs: Sequence[Run]
+    missing: Sequence[Run]
+    costs: Mapping[str, float]
+    in_seconds: bool
+    weights: BestWeights | None
+
+
+Executor = Callable[[Assignment], Job]  # a way to train runs: it starts the progress display, and prepares training
 
 
 def execute(
@@ -99,7 +99,7 @@ def execute(
     executor = executor or partial(on_this_machine, plan, progress, shared=shared)
     costs, in_seconds = plan.costs(missing)
     progress.lengths = {run.num_train_epochs for run in plan.runs}
-    job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
+    job = executor(Assignment(runs, missing, costs, in_seconds, weights))
 
     def show(run: Run) -> None:
         progress.finish(costs[run.digest])
@@ -120,28 +120,15 @@ def execute(
                 show(run)
 
 
-def on_this_machine(
-    plan: Plan,
-    progress: Progress,
-    *,
-    shared: bool,
-    runs: Sequence[Run],
-    missing: Sequence[Run],
-    costs: Mapping[str, float],
-    in_seconds: bool,
-    weights: BestWeights | None,
-) -> Job:
+def on_this_machine(plan: Plan, progress: Progress, assigned: Assignment, *, shared: bool) -> Job:
     """Compute the hidden states, then train in this process or in forked workers. Runs of one k are stacked.
 
-    Args:
-        plan: The sweep.
-        progress: Shows progress.
-        shared: Whether other processes are known to train runs, too.
-        runs, missing, costs, in_seconds, weights: As for every :class:`Executor`.
+    ``shared``: whether other processes are known to train runs, too.
     """
+    runs, missing, costs = assigned.runs, assigned.missing, assigned.costs
     experiment, forecast, workers = plan.experiment, plan.forecast, workers_for(plan, runs)
     of_pass, seconds = 0.0, None
-    if forecast and in_seconds:
+    if forecast and assigned.in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
     elif from_cache := runs_from_cache(plan, missing):
         of_pass = workers * plan.cost_model.forward_pass(rows_needed(experiment, from_cache))
@@ -163,7 +150,7 @@ def on_this_machine(
     queue = Queue(stacks, group_of, cost_of) if shared or workers > 1 else Queue(stacks)
 
     def train(stacks: Iterator[Stack | None]) -> Generator[Stack]:
-        work = partial(train_stack, plan=plan, costs=costs, weights=weights)
+        work = partial(train_stack, plan=plan, costs=costs, weights=assigned.weights)
         with memory_reused(release_large=all(experiment.cut(run) is not None for run in missing)):
             if workers > 1:
                 with closing(run_concurrently(stacks, at_a_time, work, name_of, progress)) as trained:

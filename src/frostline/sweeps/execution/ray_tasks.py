@@ -25,7 +25,7 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.data.wording import first_line
-from frostline.sweeps.execution.execute import Job, execute
+from frostline.sweeps.execution.execute import Assignment, Job, execute
 from frostline.sweeps.execution.queue import POLL, Queue, Stack
 from frostline.sweeps.execution.stacks import publish
 from frostline.sweeps.execution.stopping import STOP
@@ -302,20 +302,12 @@ class Driver:
         memory = int(max((cell.memory_bytes for cell in cells.values()), default=0))
         return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
-    def begin(
-        self,
-        *,
-        runs: Sequence[Run],
-        missing: Sequence[Run],
-        costs: Mapping[str, float],
-        in_seconds: bool,
-        weights: BestWeights | None,
-    ) -> Job:
-        """Deal the missing runs out to tasks. This is an :class:`~frostline.sweeps.execution.execute.Executor`."""
-        capacity = self.capacity(missing)
+    def begin(self, assigned: Assignment) -> Job:
+        """Deal the missing runs out to tasks: an executor."""
+        missing, costs, capacity = assigned.missing, assigned.costs, self.capacity(assigned.missing)
         self.progress.start(len(missing), sum(costs.values()))
-        queue = Queue(in_tasks(missing, costs, TASK_SECONDS if in_seconds else inf, capacity))
-        return Job(queue, max(1, capacity), partial(self._train, weights=weights))
+        queue = Queue(in_tasks(missing, costs, TASK_SECONDS if assigned.in_seconds else inf, capacity))
+        return Job(queue, max(1, capacity), partial(self._train, weights=assigned.weights))
 
     def _train(self, groups: Iterator[Stack | None], weights: BestWeights | None) -> Generator[Stack]:
         """Train all groups, and yield each after its results are published. No task is left when this ends.
