@@ -42,7 +42,6 @@ from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
-from frostline.training.refit import refit_of
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
 from frostline.training.saved_estimators import ESTIMATOR
@@ -283,6 +282,26 @@ def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | 
         return None
     learned = {name: stored[name] for name in names}
     return learned if _gap(plan, spec, restore(spec, plan.experiment, learned)) <= SAME else None
+
+
+def refit_of(spec: Run, experiment: Experiment) -> tuple[Run, Experiment]:
+    """The run that is a refit of the recommended run ``spec``, and the experiment that it trains in: all labelled rows but test.
+
+    It has the settings, the seed, the epochs and the whole schedule of that run. No validation rows are left to choose the best
+    evaluation. A training that is cut off while the learning rate is high varies more over seeds (``docs/log.md``). Its only
+    evaluation is on rows that it was trained on. That shows whether it diverged, and is no score.
+    """
+    validation, examples = experiment.splits["validation"], experiment.examples["validation"]
+    rows = validation  # with folds these are all rows
+    if experiment.folds is None:
+        rows = np.concatenate([experiment.splits["train"], validation])
+        examples = experiment.examples["train"].with_more(examples)
+    whole = {"folds": 0, "train_size": len(rows), "evaluations_per_epoch": 0, "load_best_model_at_end": False}
+    refit, micro_batches = spec.model_copy(update=whole), experiment.worker.micro_batches
+    if spec.stack_key in micro_batches:  # memory ran out with more
+        micro_batches[refit.stack_key] = micro_batches[spec.stack_key]
+    splits = {"train": rows, "validation": validation}
+    return refit, replace(experiment, splits=splits, examples={**experiment.examples, "train": examples}, folds=None)
 
 
 def _facts_in(path: Path) -> tuple[Any, Any, Any] | None:
