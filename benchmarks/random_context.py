@@ -20,7 +20,7 @@ from frostline.model.packing import is_packable
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
-from frostline.training.experiment import Experiment, Worker
+from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import Problem, TagProblem
 from frostline.training.run import Run
 
@@ -53,7 +53,7 @@ def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Mach
     count = len(lengths) - validation
     splits = {"train": np.arange(count), "validation": np.arange(count, len(lengths))}
     model.to(machine.device)
-    worker = Worker(packed=is_packable(model), head_tokens={OWN_HEAD: head_token})
+    worker = Worker(Batching(is_packable(model), {OWN_HEAD: head_token}))
     return Experiment(pretrained, machine, problem, tokens, splits, reads, worker=worker)
 
 

@@ -27,7 +27,7 @@ from frostline.model.stacking import stacked
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.model.ways import Way
-from frostline.training.experiment import Experiment, Worker
+from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
 from frostline.training.run import Run
@@ -67,7 +67,7 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
         tokens,
         SPLITS,
         reads,
-        worker=Worker(packed=packed, head_tokens={OWN_HEAD: head_token}),
+        worker=Worker(Batching(packed, {OWN_HEAD: head_token})),
     )
     return with_states(experiment, folder)
 

@@ -13,6 +13,7 @@ from frostline.model.terms import OWN_HEAD, layer_place
 from frostline.model.ways import Way
 from frostline.sweeps.operations import Batches, CostModel
 from frostline.sweeps.progress import Progress
+from frostline.training.experiment import Batching
 from frostline.training.run import Run, phases_of
 from frostline.training.train import run
 from tiny import plan_of
@@ -100,7 +101,9 @@ def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
 def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others(costs: CostModel) -> None:
     pretrained, anatomy = costs.experiment.pretrained, costs.anatomy
     head_token = find_head_token_part(pretrained.model, anatomy, probe_batch(pretrained.model), "first")
-    some = CostModel(costs.experiment.with_worker(head_tokens={OWN_HEAD: head_token}), costs.cached)
+    some = CostModel(
+        costs.experiment.with_worker(batching=Batching(packed=True, head_tokens={OWN_HEAD: head_token})), costs.cached
+    )
     above = spec_of(1), spec_of(2)
     saved = [costs.scoring(spec, BATCHES) - some.scoring(spec, BATCHES) for spec in above]
     d = anatomy.width

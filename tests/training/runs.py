@@ -16,7 +16,7 @@ from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
 from frostline.model.ways import Way
-from frostline.training.experiment import Experiment, Worker
+from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.run import Run
 from tiny import GOOD, sentences
@@ -46,7 +46,7 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
         problem = Problem(REGRESSION, scores, encoded.lengths, None, "pearson")
     machine = Machine(torch.device("cpu"), precision)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(packed=packed))
+    return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(Batching(packed)))
 
 
 def with_texts(folder, *, regression=False):

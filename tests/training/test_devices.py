@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from frostline.training import train as loop
+from frostline.training.experiment import Batching
 from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of, with_states
@@ -99,7 +100,7 @@ def test_settings_that_save_memory_and_other_tasks_read_nothing_either(tmp_path,
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("of", [texts_context, tags_context])
 def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch, of, packed):
-    experiment = of(tmp_path).with_worker(packed=packed)
+    experiment = of(tmp_path).with_worker(batching=Batching(packed))
     selection = replace(experiment.states.selection, pooled=(1, 2))
     with on_stand_in(experiment, monkeypatch) as (on_device, watched):
         whole = on_device.forward_pass(selection)

@@ -6,6 +6,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from frostline.training.experiment import Limits
 from frostline.training.train import run
 from tiny import GOOD
 from training.runs import context_of, largest_difference, outcome, spec_of, with_states
@@ -93,7 +94,7 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
 
 @pytest.mark.parametrize("as_trainer", [False, True])
 def test_chunks_become_smaller_at_the_cut_where_memory_ran_out(uncached, as_trainer):
-    experiment, lengths = uncached.with_worker(scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
+    experiment, lengths = uncached.with_worker(limits=Limits(), as_trainer=as_trainer), np.full((2, 8), 10)
     for tried, left in ((8, 4), (2, 1), (4, 1)):
         experiment.score_smaller_chunks(lengths[:, :tried], 3)
         assert experiment.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]

@@ -7,6 +7,7 @@ import torch
 from frostline.fast import optimizer as fast_tables
 from frostline.fast.optimizer import SparseGradient
 from frostline.frozen.readers import DeviceCopies, Reader
+from frostline.training.experiment import Limits
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import Learner
 from frostline.training.train import run
@@ -35,7 +36,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(experiment, monkeypatch,
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 
-    whole, short = run(spec, experiment), experiment.with_worker(scoring_tokens={})
+    whole, short = run(spec, experiment), experiment.with_worker(limits=Limits())
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)

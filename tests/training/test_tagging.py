@@ -17,7 +17,7 @@ from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.model.ways import Way
 from frostline.statistics.metrics import score
-from frostline.training.experiment import Experiment, Worker
+from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import TagProblem
 from frostline.training.train import run, run_stacked, training_session
 from frostline.training.updates import backward
@@ -41,7 +41,7 @@ def context_of(folder):
     problem = TagProblem.of(targets_of(TAGS), tokens, LABELS, "entity_f1")
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     machine, packed = Machine(torch.device("cpu"), "float32"), is_packable(pretrained.model)
-    return Experiment(pretrained, machine, problem, tokens, SPLITS, reads, worker=Worker(packed=packed))
+    return Experiment(pretrained, machine, problem, tokens, SPLITS, reads, worker=Worker(Batching(packed)))
 
 
 @pytest.fixture(scope="module", params=[*TYPES, *MORE_TYPES])

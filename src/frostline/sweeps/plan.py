@@ -12,6 +12,7 @@ from torch import nn
 
 from frostline import FrostlineError
 from frostline.data.load import Data
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.switch import release_freed_memory
 from frostline.frozen.exactness import Check, check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
@@ -34,7 +35,7 @@ from frostline.sweeps.parameter_groups import Group, groups_by_tune
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
-from frostline.training.experiment import Experiment, starting_cut
+from frostline.training.experiment import Batching, Experiment, starting_cut
 from frostline.training.forward import subset_rows, train_rows
 from frostline.training.probes import features_after
 from frostline.training.run import Run, trainings_of
@@ -101,7 +102,7 @@ class Plan:
             FrostlineError: A cut is not exact.
         """
         experiment, by_head = self.experiment, {OWN_HEAD: list[Run]()}
-        if experiment.worker.checked:
+        if experiment.worker.batching is not None:
             return
         for spec in (spec for spec in self.runs if spec.way.in_loop):
             by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
@@ -114,11 +115,11 @@ class Plan:
                 f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {one.refused} Run `frostline check` for "
                 "details, or choose another model."
             )
-        experiment.worker.packed = all(one.batches == "packed" for one in checks)
+        head_tokens: dict[HeadKind, HeadTokenPart | None] = {}
         for kind, some in checks_of.items():
             as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
-            experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
-        experiment.worker.checked = True
+            head_tokens[kind] = some[0].head_token if as_checked else None
+        experiment.worker.batching = Batching(all(one.batches == "packed" for one in checks), head_tokens)
 
     def _checks(self, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
         """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""

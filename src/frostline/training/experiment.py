@@ -31,38 +31,58 @@ class StackSize(NamedTuple):
     refusal: str | None
 
 
+@dataclass(frozen=True)
+class Batching:
+    """How batches are computed, as the check of the cuts has found.
+
+    Attributes:
+        packed: Whether without padding.
+        head_tokens: By head, the part of the last layer that runs for the head's token only; without one, all of it runs for all
+            tokens.
+    """
+
+    packed: bool = False
+    head_tokens: Mapping[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
+
+
+@dataclass
+class Limits:
+    """What has fitted into the memory of one process.
+
+    Attributes:
+        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweeps.execution.stacks`).
+        micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
+            with more (:mod:`frostline.sweeps.execution.stacks`).
+        scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
+    """
+
+    stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
+    micro_batches: dict[str, int] = field(default_factory=dict)
+    scoring_tokens: dict[int | None, int] = field(default_factory=dict)
+
+
 @dataclass
 class Worker:
     """What one process has loaded and found out. It changes while runs are trained.
 
     Attributes:
-        packed: Whether batches are computed without padding.
-        head_tokens: By head, the part of the last layer that runs for the head's token only; without one, all of it runs for all
-            tokens.
+        batching: How batches are computed; None until the cuts were found to be exact.
         states: The cached hidden states; None until they are loaded.
         copies: Copies of cached hidden states on a GPU.
+        limits: What has fitted into memory.
         at_a_time: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
-        checked: Whether the cuts were found to be exact.
-        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweeps.execution.stacks`).
-        micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
-            with more (:mod:`frostline.sweeps.execution.execute`).
-        scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
     """
 
-    packed: bool = False
-    head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
+    batching: Batching | None = None
     states: HiddenStates | None = None
     copies: DeviceCopies = field(default_factory=DeviceCopies)
+    limits: Limits = field(default_factory=Limits)
     at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
-    checked: bool = False
-    stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
-    micro_batches: dict[str, int] = field(default_factory=dict)
-    scoring_tokens: dict[int | None, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,12 +134,12 @@ class Experiment:
     @property
     def packed(self) -> bool:
         """Whether batches are computed without padding."""
-        return self.worker.packed
+        return self.worker.batching is not None and self.worker.batching.packed
 
     @property
     def head_token(self) -> HeadTokenPart | None:
         """The part of the last layer that runs for the token of the head only; None: all of it runs for all tokens."""
-        return self.worker.head_tokens.get(self.pretrained.head)
+        return self.worker.batching.head_tokens.get(self.pretrained.head) if self.worker.batching else None
 
     @property
     def one_token_cached(self) -> bool:
@@ -136,7 +156,7 @@ class Experiment:
 
     def micro_batch(self, spec: Run) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
-        return self.worker.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
+        return self.worker.limits.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
 
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """Split a batch into chunks for scoring, so that the tokens of a chunk fit into memory.
@@ -147,7 +167,7 @@ class Experiment:
             lengths: Tokens of the examples, ``[K, B]``.
             cut: The number of layers that do not run; None runs the whole model.
         """
-        capacity = self.worker.scoring_tokens.get(cut)
+        capacity = self.worker.limits.scoring_tokens.get(cut)
         if capacity is None and (self.worker.as_trainer or cut == self.pretrained.anatomy.count):
             return [slice(0, lengths.shape[1])]
         most = tokens_per_batch(self.machine.device, self.pretrained.anatomy) // 2
@@ -156,7 +176,7 @@ class Experiment:
     def score_smaller_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> None:
         """Let chunks have at most half the tokens of this one, ``[K, B]``, for which there was no memory."""
         half = lengths.shape[1] * int(lengths.max()) // 2
-        self.worker.scoring_tokens[cut] = min(half, self.worker.scoring_tokens.get(cut, half))
+        self.worker.limits.scoring_tokens[cut] = min(half, self.worker.limits.scoring_tokens.get(cut, half))
 
     def computed_tokens(self, lengths: NDArray[np.int64]) -> int:
         """The number of computed tokens of a batch, with padding unless packed. ``lengths`` are its tokens, ``[B]``."""
