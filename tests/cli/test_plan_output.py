@@ -10,7 +10,7 @@ import torch
 
 import frostline
 from frostline.api import find
-from frostline.cli.plan_output import print_search_plan
+from frostline.cli.find_and_sweep import print_search_plan
 from frostline.model.device import DeviceMemory
 from frostline.report.plan_text import forecast_lines, plan_lines
 from frostline.search.search_plan import SearchPlan

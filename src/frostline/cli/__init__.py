@@ -1,7 +1,7 @@
 """The command line, around the functions that Python users call. May import every other folder.
 
 Start with ``program.py`` (exit codes and errors), then ``find_and_sweep.py`` for typical commands. ``flags.py`` turns settings
-into flags, and the ``*_output.py`` files print. Commands import heavy libraries inside their functions, so that ``--help`` is
+into flags, and ``answer_output.py`` prints. Commands import heavy libraries inside their functions, so that ``--help`` is
 fast. A new command needs its place in ``program.COMMANDS``.
 """
 
