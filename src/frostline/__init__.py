@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from frostline.api.probe import probe
     from frostline.api.results import Results, open
     from frostline.api.sweep import Plan, compare, plan, sweep
+    from frostline.api.training_audit import AuditCallback, Moved, TrainingAudit, audit, audit_folders
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
     from frostline.search.probing import Probed
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "AuditCallback",
     "Bundle",
     "Bundled",
     "Check",
     "FrostlineError",
+    "Moved",
     "Plan",
     "Predictions",
     "Probed",
@@ -39,6 +42,9 @@ __all__ = [
     "Run",
     "Settings",
     "TagPredictions",
+    "TrainingAudit",
+    "audit",
+    "audit_folders",
     "bundle",
     "check",
     "compare",
@@ -55,9 +61,11 @@ __all__ = [
 
 _MODULES = {
     "Answer": "statistics.answer",
+    "AuditCallback": "api.training_audit",
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.exactness",
+    "Moved": "api.training_audit",
     "Plan": "api.sweep",
     "Predictions": "api.prediction",
     "Probed": "search.probing",
@@ -66,6 +74,9 @@ _MODULES = {
     "Run": "training.run",
     "Settings": "sweeps.settings",
     "TagPredictions": "api.prediction",
+    "TrainingAudit": "api.training_audit",
+    "audit": "api.training_audit",
+    "audit_folders": "api.training_audit",
     "bundle": "api.bundle",
     "check": "frozen.exactness",
     "compare": "api.sweep",

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +125,15 @@ def _require_config(name: str, folder: Path) -> None:
         return
     what = _adapter(folder) or _other_weights(folder, folder)
     if what is None:
-        inside = [path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json")]
-        found = next((one for one in sorted(inside) if "model_type" in json_object(one / "config.json")), None)
+        inside = (glob(f"{depth}/config.json", root_dir=folder) for depth in ("*", "*/*", "*/*/*"))
+        found = next(
+            (
+                one
+                for one in sorted((folder / path).parent for path in chain(*inside))
+                if "model_type" in json_object(one / "config.json")
+            ),
+            None,
+        )
         what = (
             "Give a folder that save_pretrained wrote, or a hub name"
             if found is None

@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 
 import torch
+import xxhash
 from safetensors import safe_open
 from torch import Tensor
 
@@ -73,3 +74,8 @@ def unread(shape: Iterable[int], device: torch.device | str = "cpu", dtype: torc
 def is_unread(value: Tensor) -> bool:
     """Whether a value is one of :func:`unread`."""
     return value.dim() > 0 and not any(value.stride())
+
+
+def digest_of(value: Tensor) -> str:
+    """A digest of the bytes of a tensor."""
+    return xxhash.xxh3_128_hexdigest(value.detach().cpu().flatten().view(torch.uint8).numpy().data)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
-import xxhash
 from torch import Tensor, nn
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters, frozen_modules
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import layer_number
+from frostline.model.weights import digest_of
 from frostline.training.learner import Learner
 from frostline.training.result import AuditRecord, Parameters
 from frostline.training.run import State
@@ -105,20 +105,14 @@ class Audit:
         return [
             name
             for name, p in learner.learned.items()
-            if (_digest(p) != first_digests[name] if name in first_digests else not self._is_pretrained(name, p))
+            if (digest_of(p) != first_digests[name] if name in first_digests else not self._is_pretrained(name, p))
         ]
 
     def _first_digests(self, learner: Learner) -> dict[str, str]:
         """Digests of the parameters that do not start from pretrained values. Of the others, the values themselves exist."""
-        return {name: _digest(p) for name, p in learner.learned.items() if not self._is_pretrained(name, p)}
+        return {name: digest_of(p) for name, p in learner.learned.items() if not self._is_pretrained(name, p)}
 
     def _is_pretrained(self, name: str, parameter: Tensor) -> bool:
         """Whether a trained parameter has its pretrained value."""
         has_one = name not in self.pretrained.new
         return has_one and torch.equal(parameter, self.pretrained.pretrained_value(name))
-
-
-def _digest(parameter: Tensor) -> str:
-    """A digest of the values of a parameter."""
-    values = parameter.detach().cpu().flatten().view(torch.uint8)
-    return xxhash.xxh3_128_hexdigest(values.numpy().data)

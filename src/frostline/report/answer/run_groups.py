@@ -1,5 +1,6 @@
 """The runs that an answer is about: those of sweeps with their predictions, and those of tables of results."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,7 +46,7 @@ def load_groups(sources: Sequence[str | Path], **of_tables: Any) -> list[RunGrou
 def _groups_in(folder: Path) -> Iterator[RunGroup]:
     from frostline.sweeps.results.folder import Folder  # sweeps need torch, tables do not
 
-    sweeps = sorted(path.parent for path in folder.rglob("sweep.toml"))
+    sweeps = sorted(Path(path) for path, _, files in os.walk(folder) if "sweep.toml" in files)
     if not sweeps:
         raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the folder of a sweep, or a table.")
     for sweep in sweeps:

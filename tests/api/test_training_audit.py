@@ -1,0 +1,231 @@
+"""Audits of trainings that frostline does not run: on models of many types, in transformers' Trainer, and of two checkpoints."""
+
+import logging
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from transformers import Trainer, TrainingArguments
+
+import frostline
+from frostline.api.training_audit import parts_of
+from frozen.test_exactness import SAMPLE
+from small_models import small_batch, small_model
+
+TYPES = ("bert", "distilbert", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "xlnet", "t5")
+
+
+def steps(model, batch, count=2, optimizer=None):
+    """Some steps of training, which are watched."""
+    optimizer = optimizer or torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    model.train()
+    with frostline.audit(model) as watch:
+        for _ in range(count):
+            model(**batch, labels=torch.arange(len(batch["input_ids"])) % 3).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return watch.result
+
+
+def kinds(result):
+    return {(finding.kind, finding.wrong) for finding in result.findings}
+
+
+@pytest.mark.parametrize(
+    "model_type", [*TYPES, *(pytest.param(n, marks=pytest.mark.every) for n in set(SAMPLE) - {*TYPES})]
+)
+def test_what_moves_and_what_lies_below_is_right_on_every_type(model_type):
+    """Nothing frozen, the first half of the parts frozen, and all but the last part frozen."""
+    model = small_model(model_type)
+    batch = small_batch(model)
+    whole = steps(model, batch)
+    assert whole.ok, whole
+    assert not whole.below
+    names = [part.name for part in whole.parts if part.parameters and part.moved]
+    for first in (len(names) // 2, len(names) - 1):
+        model = small_model(model_type)
+        place = parts_of(dict(model.named_parameters()))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(place[name] in names[first:])
+        found = steps(model, batch)
+        assert found.ok, found
+        assert [part.name for part in found.parts if part.moved] == names[first:]
+        assert {part.name for part in found.parts if part.trained} == {part.name for part in found.parts if part.held}
+        assert set(names[:first]) <= set(found.below), found  # parts without parameters may lie below, too
+        assert sum(part.parameters for part in found.parts) == sum(p.numel() for p in model.parameters())
+        assert "frozen" not in found.verdict and "to the bit" in found.verdict
+        assert {kind for kind, _ in kinds(found)} <= {"frozen dropout", "no gradient", "tied"}, found
+
+
+def checkpointed(forward, hidden, *args, **given):
+    return checkpoint(partial(forward, **given), hidden, *args, use_reentrant=True)
+
+
+class Old(torch.optim.SGD):
+    """An optimizer that keeps gradients as zeros, as many loops do."""
+
+    def zero_grad(self, set_to_none=False):
+        super().zero_grad(set_to_none=False)
+
+
+def trap(name):
+    """The findings on a small BERT in which one thing is wrong."""
+    model = small_model("bert", layers=3)
+    batch, layers = small_batch(model), model.bert.encoder.layer
+    everything = list(model.parameters())
+    optimizer = None
+    for parameter in [*model.bert.embeddings.parameters(), *layers[0].parameters()]:
+        parameter.requires_grad_(False)
+    if name == "unfrozen too late":
+        optimizer = torch.optim.AdamW([p for p in everything if p.requires_grad])
+        layers[0].requires_grad_(True)
+    elif name == "frozen too late":
+        model.requires_grad_(True)
+        optimizer = Old(everything, lr=1e-3, momentum=0.9)
+        steps(model, batch, optimizer=optimizer)
+        layers[0].requires_grad_(False)
+    elif name == "low parameter":
+        model.bert.embeddings.LayerNorm.weight.requires_grad_(True)
+    elif name == "inputs require gradients":
+        model.enable_input_require_grads()
+    elif name == "rate of zero":
+        optimizer = torch.optim.AdamW([p for p in everything if p.requires_grad], lr=1e-3)
+        optimizer.param_groups.append({**optimizer.param_groups[0], "params": [model.classifier.bias], "lr": 0.0})
+        optimizer.param_groups[0]["params"] = [
+            p for p in optimizer.param_groups[0]["params"] if p is not model.classifier.bias
+        ]
+    elif name == "rounding":
+        model.to(torch.bfloat16)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-12)
+    elif name == "nothing trained":
+        model.requires_grad_(False)
+        model.enable_input_require_grads()
+        optimizer = torch.optim.AdamW(everything)
+    elif name == "no step":
+        optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))])
+    elif name == "checkpoints":
+        for layer in layers:
+            layer.forward = partial(checkpointed, layer.forward)
+    elif name == "statistics":
+        model.bert.embeddings.norm = nn.BatchNorm1d(64, affine=False)
+        model.bert.embeddings.register_forward_hook(lambda module, _, out: module.norm(out.flatten(0, 1)).view_as(out))
+    elif name == "tied":
+        model.bert.pooler.dense.weight = layers[0].attention.self.query.weight
+    elif name == "unused":
+        model.register_parameter("spare", nn.Parameter(torch.zeros(3)))
+    return kinds(steps(model, batch, optimizer=optimizer))
+
+
+DROPOUT = ("frozen dropout", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("none", {DROPOUT}),
+        ("unfrozen too late", {("not in the optimizer", True), ("backward for nothing", False), DROPOUT}),
+        (
+            "frozen too late",
+            {("moved though frozen", True), ("did not move", False), ("low parameter", False), DROPOUT},
+        ),  # a bias of keys
+        ("low parameter", {("low parameter", False), DROPOUT}),
+        ("inputs require gradients", {("backward for nothing", False), DROPOUT}),
+        ("rate of zero", {("did not move", False), DROPOUT}),
+        ("rounding", {("did not move", True), ("backward for nothing", False), DROPOUT}),
+        ("nothing trained", {("nothing trained", True), ("backward for nothing", False), DROPOUT}),
+        ("no step", {("no step", True)}),
+        ("statistics", {("statistics moved", True), DROPOUT}),
+        ("tied", {("tied", False), DROPOUT}),
+        ("unused", {("no gradient", False), DROPOUT}),
+    ],
+)
+def test_each_trap_is_found_and_nothing_else(name, expected):
+    assert trap(name) == expected
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+def test_reentrant_checkpoints_that_give_no_gradient_are_found():
+    assert ("no gradient", True) in trap("checkpoints")
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_a_plain_trainer_raises_no_alarm(model_type, tmp_path, caplog):
+    model = small_model(model_type)
+    batch = small_batch(model)
+    rows = [{"labels": n % 3, **{name: values[n] for name, values in batch.items()}} for n in range(4)]
+    arguments = TrainingArguments(tmp_path, max_steps=3, use_cpu=True, report_to="none", disable_tqdm=True)
+    watch = frostline.AuditCallback(steps=2)
+    with caplog.at_level(logging.INFO, "frostline"):
+        Trainer(model, arguments, train_dataset=rows, callbacks=[watch]).train()
+    assert watch.result is not None and watch.result.ok and watch.result.steps == 2, watch.result
+    assert all(part.moved for part in watch.result.parts if part.trained == part.parameters and part.backward)
+    assert not [line for line in caplog.records if line.levelno >= logging.WARNING]
+    assert watch.result.verdict in caplog.messages
+
+
+def test_an_audit_is_no_part_of_the_training():
+    """The same steps give the same bytes, and no hook stays."""
+    weights = []
+    for watched in (True, False):
+        model = small_model("bert", layers=2)
+        torch.manual_seed(0)
+        if watched:
+            steps(model, small_batch(model))
+        else:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+            model.train()
+            for _ in range(2):
+                model(**small_batch(model), labels=torch.arange(4) % 3).loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+        weights.append(model.state_dict())
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    with pytest.raises(frostline.FrostlineError, match="Identity has no parameter"):
+        frostline.audit(nn.Identity())
+
+
+def test_two_checkpoints(tmp_path, frostline):
+    """A model without a head, with a head, and trained: only what moved is named, and the exit code says what should not have."""
+    model = small_model("bert", layers=3)
+    model.save_pretrained(tmp_path / "before")
+    model.bert.save_pretrained(tmp_path / "base")
+    with torch.no_grad():
+        model.bert.encoder.layer[2].output.dense.bias[3] += 0.5
+        model.classifier.weight += 0.25
+    model.save_pretrained(tmp_path / "after")
+    small_model("bert", layers=2).save_pretrained(tmp_path / "other")
+    for before in ("before", "base"):
+        done = frostline("audit", tmp_path / before, tmp_path / "after", "--frozen", "embeddings,layer.1")
+        assert done.code == 0, done
+        layer = next(line.split() for line in done.out.splitlines() if line.startswith("bert.encoder.layer.2"))
+        assert layer[1:] == ["16", "1", "0.5000", "0"], done.out
+        moved = "layer 2 and classifier" if before == "before" else "layer 2"
+        assert f"Moved: {moved}. Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler." in done.out, (
+            done.out
+        )
+    wrong = frostline("audit", tmp_path / "before", tmp_path / "after", "--frozen", "layer.2")
+    assert (wrong.code, wrong.out.splitlines()[-1]) == (
+        1,
+        "Should be frozen, but moved: bert.encoder.layer.2.output.dense.bias.",
+    )
+    for arguments, message in (
+        (("before", "after", "--frozen", "layer.7"), "--frozen names layer.7, but no part is called so"),
+        (("before", "nowhere"), "nowhere"),
+    ):
+        refused = frostline("audit", tmp_path / arguments[0], tmp_path / arguments[1], *arguments[2:])
+        assert refused.code == 2 and message in refused.err, refused
+
+
+def test_parts_are_layers_and_the_largest_modules_beside_them():
+    names = {
+        "bert.embeddings.word.weight": "bert.embeddings",
+        "bert.encoder.layer.0.attention.self.weight": "bert.encoder.layer.0",
+        "bert.encoder.layer.11.experts.3.weight": "bert.encoder.layer.11",
+        "bert.encoder.bias": "bert.encoder",
+        "head.weight": "head",
+        "scale": "the model itself",
+    }
+    assert parts_of(names) == names
