@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
@@ -14,6 +15,7 @@ from frostline import FrostlineError
 from frostline.training.saved_estimators import ARRAYS, ESTIMATOR
 from frozen.passes import bytes_of
 from tiny import Frostline as Program
+from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
 
 
@@ -103,3 +105,24 @@ def test_probes_of_streamed_layers_are_the_same(
         made.append((probed.report, bytes_of(file), saved))
         shutil.rmtree(empty_cache)
     assert made[0] == made[1]
+
+
+def test_probes_of_pairs_also_read_each_text_alone(tiny_bert: Path, tmp_path: Path) -> None:
+    """Whether both texts are the same is in their distance. Texts in the other order have the same predictions."""
+    texts = [row["text"] for row in sentences(150)]
+    labels = ["no" if n // 2 % 2 else "yes" for n in range(len(texts))]
+    second = [texts[n - 2 * (label == "no")] for n, label in enumerate(labels)]
+    table = pd.DataFrame({"text": texts, "text_pair": second, "label": labels})
+    swapped = table.rename(columns={"text": "text_pair", "text_pair": "text"})
+    files = {name: tmp_path / f"{name}.csv" for name in ("train", "validation", "swapped")}
+    for name, frame in (("train", table[:100]), ("validation", table[100:]), ("swapped", swapped[100:])):
+        frame.to_csv(files[name], index=False)
+    given = {"train": files["train"], "validation": files["validation"], "out": tmp_path / "out", **EXACT}
+    (probed,) = frostline.probe(model=tiny_bert, **given)
+    report = probed.report
+    assert [one.layers for one in report.probes if one.vector == "apart"] == [(1,), (2,), (3,), (1, 2, 3)]
+    assert (report.best.vector, report.best.score) == ("apart", 1.0) and "both texts read alone" in report.sentence
+    assert max(one.validation or 0 for one in report.probes if one.vector != "apart") < 0.9
+    predicted = [frostline.predict(tmp_path / "out" / "probe", files[name]) for name in ("validation", "swapped")]
+    assert predicted[0].labels == labels[100:]
+    np.testing.assert_allclose(predicted[0].values, predicted[1].values, rtol=1e-5)

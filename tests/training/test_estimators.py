@@ -73,7 +73,7 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
         by_hand = best_probe(fit_probes(examples_of(experiment, train_rows(experiment, spec), range(4)), 3))
         fitted = ESTIMATORS["probe"].fit(spec, experiment)
-        expected: Any = by_hand.logits(examples_of(experiment, rows, range(4)).vectors)
+        expected: Any = by_hand.logits(examples_of(experiment, rows, range(4)))
         logits.append(fitted.logits(rows, "validation"))
         np.testing.assert_allclose(logits[-1], expected, rtol=1e-4, atol=1e-5)
         assert fitted.parameters == (len(by_hand.input.layers) * 32 + 1) * 2

@@ -18,6 +18,7 @@ VECTORS = {
     "mean": "mean of all tokens",
     "last": "last token",
     "word": "first token of each word",
+    "apart": "means of both texts read alone",
 }
 
 

@@ -41,6 +41,7 @@ VECTOR_STYLES = {
     "mean": (TRAIN, "s"),
     "last": (FAILED, "^"),
     "word": (VALIDATION, "o"),
+    "apart": ("#6f5b9a", "D"),
 }  # colour and marker
 MAX_LABELS = 13
 APART = 1.5  # x distance between the last layer and a probe on several layers
@@ -74,7 +75,7 @@ def report_probes(
     split, every = validation.split, np.arange(len(rows))
     reported, scored = [], {}
     for probe in probes:
-        logits = validation.by_row(probe.logits(validation.vectors))
+        logits = validation.by_row(probe.logits(validation))
         if probe is best:
             scored = RunPredictions(split, {"best": logits}.__getitem__).alone("best")
         reported.append(

@@ -22,7 +22,7 @@ from frostline.sweeps.progress import Progress
 from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows, validation_rows
-from frostline.training.probes import FittedProbe, best_probe, fit_probe, fit_probes, has_features
+from frostline.training.probes import APART, FittedProbe, best_probe, fit_probe, fit_probes, has_features
 from frostline.training.result import ProbeReport
 from frostline.training.run import Run
 
@@ -35,7 +35,7 @@ def estimate_k(report: ProbeReport) -> int | None:
     """
     scores: dict[int, float] = {}
     for probe in report.probes:
-        if len(probe.layers) == 1 and probe.held_out is not None:
+        if len(probe.layers) == 1 and probe.vector != APART and probe.held_out is not None:
             scores[probe.layers[0]] = max(scores.get(probe.layers[0], -math.inf), probe.held_out)
     if not scores:
         return None

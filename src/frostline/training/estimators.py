@@ -28,11 +28,15 @@ from frostline.training.probes import (
     LAST_LAYERS,
     FittedProbe,
     ProbeExamples,
+    Vectors,
     best_probe,
     cached_vectors,
     fit_probes,
     has_features,
+    last_layers,
+    means_apart,
     read_computed,
+    vectors_apart,
     words_of_rows,
 )
 from frostline.training.result import TaskFacts
@@ -126,7 +130,28 @@ def examples_of(experiment: Experiment, rows: Rows, layers: Iterable[int]) -> Pr
         )
         vectors = lambda layer: found[:, place[layer]]  # noqa: E731
     split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric)
-    return ProbeExamples(split, vectors, words)
+    return ProbeExamples(split, vectors, words, _apart(experiment, rows))
+
+
+MOST_APART = 20_000  # pairs of which the worker keeps the means
+
+
+def _apart(experiment: Experiment, rows: Rows) -> Vectors | None:
+    """The vectors of these rows, if they are pairs, with their texts read alone. Means that are known are not computed again."""
+    split = next(name for name, own in experiment.splits.items() if own[0] <= rows.min() and rows.max() <= own[-1])
+    if split not in experiment.examples or experiment.examples[split].pairs is None:
+        return None
+    layers, known = last_layers(experiment.pretrained.anatomy.count), experiment.worker.means_apart
+    if not rows.size <= MOST_APART - len(known):
+        known.clear()
+    new = np.array([row for row in rows if row not in known], rows.dtype)
+    if new.size:
+        experiment.pretrained.restore()
+        texts = experiment.examples_of(new, split)
+        longest = int(experiment.tokens.lengths.max())  # nothing was truncated if this is below the limit
+        found = means_apart(experiment.pretrained, experiment.machine, texts, layers, longest)
+        known.update(zip(new.tolist(), found, strict=True))
+    return vectors_apart(np.stack([known[row] for row in rows.tolist()]), layers)
 
 
 def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
@@ -134,7 +159,7 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
 
     def logits(rows: Rows, split: str) -> Logits:
         examples = examples_of(experiment, rows, fitted.input.layers)
-        return np.asarray(examples.by_row(fitted.logits(examples.vectors)), np.float32)
+        return np.asarray(examples.by_row(fitted.logits(examples)), np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
         pretrained, model = experiment.pretrained, fitted.model

@@ -74,6 +74,7 @@ class Worker:
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
+        means_apart: By row of the pool: the means of the texts of a pair, each read alone, ``[layers, 2, D]``.
     """
 
     batching: Batching | None = None
@@ -83,6 +84,7 @@ class Worker:
     at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
+    means_apart: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

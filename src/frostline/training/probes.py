@@ -1,5 +1,8 @@
 """Linear probes on hidden states of frozen layers: their features, the fit after every layer, the choice of the best one.
 
+Probes of pairs read both texts together, as the model is trained, or each text alone, as sentence encoders are (``apart``): the
+product and the distance of their means (Conneau et al. 2017). Only the last layers are read like this.
+
 Shapes: U texts or words, P vectors of each (first, mean and last token; of a word, its first token), D width, C outputs.
 """
 
@@ -16,20 +19,21 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from frostline.data.examples import Targets
+from frostline.data.examples import Targets, Texts
 from frostline.frozen.exactness import packed_pass_is_exact
 from frostline.frozen.forward_pass import POOLED, ForwardBatch, ForwardPass, Rows, StateSelection
 from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, computed_states, scratch_folder
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
-from frostline.model.tokens import LabelledTokens, Tokens, flat_positions
+from frostline.model.tokens import LabelledTokens, Tokens, encode, flat_positions, suited
 from frostline.statistics.predictions import Labelled
 from frostline.training.linear_models import FITS, Features, LinearModel
 from frostline.training.result import ProbeInput
 
 LAST_LAYERS = 4  # one probe reads this many of the last layers together
 WORD = "word"  # the vector of a word: its first token
+APART = "apart"  # the vector of a pair of texts that are read one by one
 MAX_THREADS = 4  # probes fitted at the same time, because each needs memory for all rows
 
 Vectors = Callable[[int], Any]  # from a layer to the vectors after it, [U, P, D]
@@ -37,8 +41,13 @@ Vectors = Callable[[int], Any]  # from a layer to the vectors after it, [U, P, D
 
 def features_of(inputs: ProbeInput, vectors: Vectors) -> Features:
     """The features ``[U, D * layers]`` that a probe reads."""
-    position = 0 if inputs.vector == WORD else POOLED.index(inputs.vector)
+    position = POOLED.index(inputs.vector) if inputs.vector in POOLED else 0
     return np.concatenate([vectors(layer)[:, position] for layer in inputs.layers], 1)
+
+
+def last_layers(layers: int) -> tuple[int, ...]:
+    """The last layers of a model with this many."""
+    return tuple(range(max(1, layers - LAST_LAYERS + 1), layers + 1))
 
 
 def features_after(layers: Sequence[int], *, of_words: bool) -> StateSelection:
@@ -65,11 +74,19 @@ class ProbeExamples:
         split: The targets of the n rows, and the metric.
         vectors: From a layer to the vectors of the U texts or words after it, ``[U, P, D]``.
         words: The words of the rows; None for texts.
+        apart: From one of the last layers to the vectors of pairs whose texts are read alone, ``[U, 1, 2 D]``; None for others.
     """
 
     split: Labelled
     vectors: Vectors
     words: LabelledTokens | None
+    apart: Vectors | None = None
+
+    def features(self, inputs: ProbeInput) -> Features:
+        """The features ``[U, D * layers]`` that a probe reads, or ``[U, 2 D * layers]`` of texts that are read alone."""
+        vectors = self.apart if inputs.vector == APART else self.vectors
+        assert vectors is not None, "no pairs"
+        return features_of(inputs, vectors)
 
     @property
     def targets(self) -> Targets:
@@ -137,6 +154,32 @@ def read_computed(
     return np.concatenate(found)[np.argsort(places)]
 
 
+def means_apart(
+    pretrained: Pretrained, machine: Machine, texts: Texts, layers: Sequence[int], max_length: int
+) -> NDArray[np.float32]:
+    """The mean of each text of these pairs after these layers, with length 1, ``[U, layers, 2, D]``."""
+
+    def means(vectors: Vectors) -> NDArray[Any]:
+        return np.stack([vectors(layer)[:, POOLED.index("mean")] for layer in layers], 1)
+
+    sides = []
+    for column in (texts.texts, texts.pairs or ()):
+        tokens = suited(encode(pretrained.tokenizer, column, None, max_length), pretrained.model, pretrained.tokenizer)
+        found = read_computed(pretrained, machine, tokens, np.arange(len(tokens)), layers, means)
+        sides.append(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
+    return np.stack(sides, 2).astype(np.float32)
+
+
+def vectors_apart(means: NDArray[np.float32], layers: Sequence[int]) -> Vectors:
+    """From a layer to the products and distances of the two means, ``[U, 1, 2 D]``; the means are ``[U, layers, 2, D]``."""
+
+    def of(layer: int) -> NDArray[np.float32]:
+        first, second = np.moveaxis(means[:, layers.index(layer)], 1, 0)
+        return np.concatenate([first * second, np.abs(first - second)], 1)[:, None]
+
+    return of
+
+
 def _vectors_of_batches(
     forward_pass: ForwardPass, tokens: Tokens, batches: Sequence[ForwardBatch]
 ) -> Iterator[Vectors]:
@@ -178,14 +221,14 @@ class FittedProbe:
     penalty: float
     held_out: float
 
-    def logits(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Calibrated logits ``[U, C]``, or numbers, of the texts or words that ``vectors`` are of."""
-        return self.model.logits(features_of(self.input, vectors))
+    def logits(self, examples: ProbeExamples) -> NDArray[np.float64]:
+        """Calibrated logits ``[U, C]``, or numbers, of these texts or words."""
+        return self.model.logits(examples.features(self.input))
 
 
 def fit_probe(inputs: ProbeInput, train: ProbeExamples, kind: str = "ridge") -> FittedProbe:
     """Fit one probe on training rows. ``kind`` is ``ridge`` or ``logistic``."""
-    features = features_of(inputs, train.vectors)
+    features = train.features(inputs)
     model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels))
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
     return FittedProbe(inputs, model, penalty, train.score(held_out) if np.ptp(features, 0).any() else np.nan)
@@ -197,10 +240,11 @@ def fit_probes(train: ProbeExamples, layers: int, kind: str = "ridge") -> list[F
     cores = torch.get_num_threads()
     threads = min(MAX_THREADS, cores)
     vectors = POOLED if train.words is None else (WORD,)
+    last = last_layers(layers)
     single = [ProbeInput(layers=(n,), vector=vector) for n in range(layers + 1) for vector in vectors]
+    single += [ProbeInput(layers=(n,), vector=APART) for n in last if train.apart is not None]
     with threadpool_limits(cores // threads, "blas"), ThreadPoolExecutor(threads) as pool:
         probes = list(pool.map(fit, single))
-    last = tuple(range(max(1, layers - LAST_LAYERS + 1), layers + 1))
     if len(last) > 1:  # it has the most features and takes longest
         probes.append(fit(ProbeInput(layers=last, vector=best_probe(probes).input.vector)))
     return probes

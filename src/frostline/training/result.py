@@ -291,7 +291,7 @@ class ProbeInput(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
-    vector: Annotated[str, Field(pattern="^(first|mean|last|word)$")]
+    vector: Annotated[str, Field(pattern="^(first|mean|last|word|apart)$")]
 
 
 class TaskFacts(BaseModel):

@@ -135,7 +135,7 @@ class SavedEstimator:
         from frostline.model.loading import load_pretrained
         from frostline.model.tokens import encode, suited
         from frostline.training.linear_models import LinearModel
-        from frostline.training.probes import features_of, read_computed
+        from frostline.training.probes import APART, features_of, means_apart, read_computed, vectors_apart
 
         pretrained = load_pretrained(
             name,
@@ -150,7 +150,8 @@ class SavedEstimator:
                 f"The weights of {name} have changed since the probe in {self.folder} was fitted: restore the old weights, or "
                 "fit the probe again with `frostline probe`."
             )
-        width = pretrained.anatomy.width * len(facts.layers)
+        apart = facts.vector == APART
+        width = pretrained.anatomy.width * len(facts.layers) * (2 if apart else 1)
         if max(facts.layers) > pretrained.anatomy.count or width != len(self.arrays["weights"]):
             raise FrostlineError(
                 f"The probe in {self.folder} reads other layers than {name} has: fit it again with `frostline probe`."
@@ -161,6 +162,9 @@ class SavedEstimator:
         model = LinearModel(**self.arrays)
         machine = this_machine("cpu", facts.precision)
         with memory_reused():
+            if apart:
+                means = means_apart(pretrained, machine, texts, facts.layers, task.max_length)
+                return model.logits(features_of(facts, vectors_apart(means, facts.layers))), tokens
             logits = read_computed(
                 *(pretrained, machine, tokens, np.arange(len(tokens)), facts.layers),
                 lambda vectors: model.logits(features_of(facts, vectors)),
