@@ -26,7 +26,7 @@ Rows = list[dict[str, str]]
 
 def lines(path: Path) -> Iterator[list[str]]:
     """The cells of a tab-separated file without quoting."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         yield from csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
