@@ -29,7 +29,7 @@ PAIRS = 20  # of SetFit for each row, the default of its paper
 def score(predicted: Sequence[Any], rows: Rows, metric: str) -> float:
     """Of predicted labels or numbers."""
     true = [row["label"] for row in rows]
-    if metric == "spearman":
+    if metric == "spearmanr":
         return float(np.nan_to_num(spearmanr(predicted, [float(label) for label in true]).statistic))
     if metric == "accuracy":
         return float(np.mean([one == label for one, label in zip(predicted, true, strict=True)]))

@@ -41,7 +41,7 @@ def known_tasks(data: Path) -> dict[str, tuple[Rows, Rows, str]]:
     def sentences(path: Path) -> Rows:
         return [{"text": row[3], "label": row[1]} for row in lines(path)]
 
-    metrics = {"STS-B": "spearman"}
+    metrics = {"STS-B": "spearmanr"}
     found = {name: (train, dev, metrics.get(name, "accuracy")) for name, (train, dev, _) in tasks(data).items()}
     found["CoLA"] = sentences(cola[0]), sentences(cola[1]), "matthews_correlation"
     found["MRPC"] = pairs(mrpc[0]), pairs(mrpc[1]), "accuracy"
@@ -68,7 +68,7 @@ class Draw:
         shutil.rmtree(out, ignore_errors=True)  # of a call that was interrupted
         command = [sys.executable, "-m", "frostline", "find", "--model", self.model, "--train", str(self.train)]
         command += ["--test", "none", "--max-length", str(MAX_LENGTH), "--max-truncated", "1", "--metric", self.metric]
-        command += ["--task-type", "regression"] * (self.metric == "spearman")
+        command += ["--task-type", "regression"] * (self.metric == "spearmanr")
         seconds = timed([*command, "--out", str(out)], self.folder / "find.txt")
         results = frostline.open(out)
         rows = list(frostline.predict(out / "model", self.new).rows())
@@ -83,7 +83,7 @@ class Draw:
 
     def peer(self, side: str, seconds: float) -> Iterator[Facts]:
         facts = {"model": self.model, "train": str(self.train), "new": str(self.new), "max_length": MAX_LENGTH}
-        facts |= {"classes": self.metric != "spearman", "metric": self.metric, "seed": self.draw, "seconds": seconds}
+        facts |= {"classes": self.metric != "spearmanr", "metric": self.metric, "seed": self.draw, "seconds": seconds}
         task, out = self.folder / "task.json", self.folder / f"{side}.json"
         task.write_text(json.dumps(facts))
         script = [sys.executable, str(Path(__file__).with_name("peer_sides.py")), side, str(task), repr(time.time())]
@@ -158,7 +158,7 @@ def main() -> None:
                 journal.add(*({**cell, **line} for line in made.find()))
             seconds = sides_in(journal, cell)["find"]["seconds"]
             for side in options.sides.split(","):
-                impossible = side == "setfit" and (made.metric == "spearman" or "text_pair" in known[name][0][0])
+                impossible = side == "setfit" and (made.metric == "spearmanr" or "text_pair" in known[name][0][0])
                 if side not in there and not impossible:
                     journal.add(*({**cell, **line} for line in made.peer(side, seconds)))
     found = [line for line in journal.lines() if "side" in line]
