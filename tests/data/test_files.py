@@ -111,7 +111,7 @@ def test_names_of_models_and_tasks_are_safe_file_names(name: str, expected: str)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(-MOST, MOST) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
+    max_leaves=3,
 )
 FACTS = st.dictionaries(st.text().filter(lambda key: key != "checksum"), VALUES, min_size=1)
 

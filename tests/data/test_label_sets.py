@@ -104,10 +104,6 @@ def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
         assert {label for label, has in zip(data.task.labels, own, strict=True) if has} == expected[text]
 
 
-def test_labels_that_are_numbers_have_their_order() -> None:
-    assert load([[10], [2, 10], [], [2]] * 10).task.labels == ("2", "10")
-
-
 LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
 
 

@@ -293,12 +293,6 @@ def test_whole_numbers_are_classes_however_they_are_written(case: str) -> None:
         assert [given[n] for n in other.train.targets] == [given[labels.index(labels[n])] for n in other.train.targets]
 
 
-@pytest.mark.parametrize("labels", [["0", "0.0", "1"], ["1", "1.0"], ["1", "1.0", "a"], ["1.5", "1", "1.0"]])
-def test_one_number_in_two_spellings_is_refused(labels: list[str]) -> None:
-    table = pd.DataFrame({"text": [f"a{n}" for n in range(20 * len(labels))], "label": labels * 20})
-    assert "look the same; write them alike" in refused(train=table, task_type=CLASSIFICATION)
-
-
 @pytest.mark.parametrize(
     ("columns", "options"),
     [

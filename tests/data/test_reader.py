@@ -14,19 +14,9 @@ from frostline.data.reader import read_table
 from loaded import sentence_of
 
 UNUSUAL = [
-    '"half a quote',
-    "a, b",
-    "line\u2028separator",
-    "next\x85line",
-    "",
-    "NA",
-    "null",
-    "None",
-    "nan",
-    "가나다",
-    "\0",
+    '"half a quote', "a, b", "line\u2028separator", "next\x85line", "", "NA", "null", "None", "nan", "가나다", "\0",
     "\r",
-]
+]  # fmt: skip
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -179,6 +169,7 @@ def test_bad_tables_in_memory_are_refused(tmp_path: Path) -> None:
         assert message in refusal(source, **options)  # type: ignore[arg-type]
 
 
+FORMATS = ("a.tsv", "a.jsonl", "a.json", "a.conll")
 WRITTEN = {
     "cp1252": "It costs 5 €, “really”",
     "cp949": "정말 좋은 영화예요",
@@ -187,8 +178,14 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("encoding", WRITTEN)
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll"])
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [
+        *(("a.csv", encoding) for encoding in WRITTEN),
+        *((name, "utf-16") for name in FORMATS),
+        *((name, "cp949") for name in FORMATS),
+    ],
+)
 def test_a_file_in_another_encoding_is_read_with_it_and_refused_without(
     tmp_path: Path, name: str, encoding: str
 ) -> None:

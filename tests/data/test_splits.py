@@ -48,16 +48,9 @@ def test_held_out_rows_are_stratified_and_disjoint(counts: list[int], seed: int)
         assert [f"text {row - 2}" for row in part.rows] == list(part.texts)
     again = hold_out(given_examples, task, size, seed, split="test")[1]
     assert again.digest() == held.digest()
-
-
-def test_held_out_rows_depend_on_the_seed_and_the_split() -> None:
-    given_examples, task = examples(classes([100, 100]))
-    drawn = {
-        hold_out(given_examples, task, 20, seed, split=split)[1].digest()
-        for seed in range(10)
-        for split in ("validation", "test")
-    }
-    assert len(drawn) == 20
+    others = ((seed + 1, "test"), (seed, "validation"))
+    digests = {hold_out(given_examples, task, size, other, split=split)[1].digest() for other, split in others}
+    assert size < 5 or held.digest() not in digests
 
 
 def test_held_out_numbers_are_stratified_by_decile() -> None:
@@ -149,14 +142,8 @@ REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         {"test": "none"},
     ),
     "pairs": (table(["a"] * 60, LABELS, text_pair=[f"text {n // 2}" for n in range(60)]), {}),
-    "numbers": (
-        table([f"text {n // 3}" for n in range(60)], [n / 7 for n in range(60)]),
-        {"task_type": REGRESSION},
-    ),
-    "tags": (
-        pd.DataFrame({"tokens": [["Anna", f"{n // 3}"] for n in range(60)], "tags": [["B-x", "O"]] * 60}),
-        {},
-    ),
+    "numbers": (table([f"text {n // 3}" for n in range(60)], [n / 7 for n in range(60)]), {"task_type": REGRESSION}),
+    "tags": (pd.DataFrame({"tokens": [["Anna", f"{n // 3}"] for n in range(60)], "tags": [["B-x", "O"]] * 60}), {}),
     "several labels": (table([f"text {n // 3}" for n in range(60)], [["a"], ["a", "b"], []] * 20), {}),
     "only texts that are too frequent": (
         table([f"text {n // 15} {n % 2}" for n in range(60)], LABELS),
@@ -254,14 +241,6 @@ def test_seeds_differ_and_no_class_is_favoured() -> None:
     assert len({tuple(sorted(one)) for one in drawn}) == 40
     odd = [np.bincount(targets[one])[0] for one in drawn]
     assert set(odd) == {10, 11}
-
-
-def test_numbers_are_stratified_by_decile() -> None:
-    targets = np.random.default_rng(0).exponential(size=1000)
-    for size in (100, 105):
-        deciles = targets.argsort().argsort()[subset_indices(targets, size, 3)] // 100
-        assert set(np.bincount(deciles, minlength=10)) <= {10, 11}
-    assert len(set(subset_indices(targets, 5, 0))) == 5
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, TOKENS
-from frostline.data.load import Data, read_unlabelled
+from frostline.data.load import Data
 from frostline.data.splits import strata, subset_indices
-from frostline.data.tags import NO_WORD, are_entities, entity_types, words_of
+from frostline.data.tags import NO_WORD, are_entities, entity_types
 from loaded import loaded, refused
 
 WORDS = [words for n in range(15) for words in (["Anna", "Lee", f"sings {n}"], ["It", f"rains {n}"])]
@@ -60,6 +60,10 @@ def test_plain_tags_and_their_order() -> None:
     assert data.task.labels == ("NOUN", "PRON", "VERB") and "A tag for each word, one of 3" in data.notes[1]
     assert not are_entities(data.task.labels) and entity_types(LABELS) == ["person"]
     assert load(labels=["I-person", "B-person", "O"]).task.labels == ("I-person", "B-person", "O")
+    assert load(tags=[[1, 2, 0], [0, 0]] * 15, labels=LABELS).task.labels == LABELS
+    several = pd.DataFrame({"tokens": WORDS, "ner": TAGS, "pos_tags": TAGS})
+    assert "choose with --label-column" in refused(train=several)
+    assert loaded(train=several, label_column="ner").task.columns.label == "ner"
 
 
 @pytest.mark.parametrize(
@@ -126,11 +130,6 @@ def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels(names
     rows = {"tokens": [["a", f"b{n}"] for n in range(30)], "ner_tags": [[0, 1]] * 30}
     data = loaded(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=tuple(labels))
     assert data.task.labels == tuple(labels) and data.train.targets[0].tolist() == [1, 0]
-
-
-def test_numbers_with_names() -> None:
-    numbers = [[1, 2, 0], [0, 0]] * 15
-    assert load(tags=numbers, labels=LABELS).task.labels == LABELS
 
 
 @pytest.mark.parametrize(
@@ -207,24 +206,11 @@ def test_tags_that_only_other_files_have_are_named_with_all_others() -> None:
     )
 
 
-def test_several_columns_of_tags_need_a_choice() -> None:
-    frame = pd.DataFrame({"tokens": WORDS, "ner": TAGS, "pos_tags": TAGS})
-    with pytest.raises(FrostlineError, match="choose with --label-column"):
-        loaded(train=frame)
-    assert loaded(train=frame, label_column="ner").task.columns.label == "ner"
-
-
 def test_subsets_have_the_share_of_sentences_with_entities() -> None:
     targets = load().train.targets
     assert strata(targets).tolist() == (targets[:, 0] == 1).tolist()
     chosen = subset_indices(targets, 10, 0)
     assert strata(targets)[chosen].sum() == 5 and set(chosen) <= set(subset_indices(targets, 20, 0))
-
-
-def test_new_sentences_need_no_tags(tmp_path: Path) -> None:
-    (tmp_path / "new.txt").write_text("Anna\nsings\n\nIt\nrains\n")
-    texts, columns = read_unlabelled(tmp_path / "new.txt", task_type=TOKENS)
-    assert [words_of(text) for text in texts.texts] == [["Anna", "sings"], ["It", "rains"]] and columns.label is None
 
 
 MANY = "".join(f"Anna\tB-person\nsings{n}\tO\n\n" for n in range(30))

@@ -42,8 +42,7 @@ def test_modules_that_need_the_heads_token_only_are_found(model_type):
     assert set(head_token.modules) == HEAD_TOKEN_MODULES[model_type]
 
 
-@pytest.mark.parametrize("path", ["padded", "packed"])
-@pytest.mark.parametrize("cut", [None, 2, L - 1])
+@pytest.mark.parametrize(("cut", "path"), [(None, "packed"), (2, "padded"), (L - 1, "packed"), (L - 1, "padded")])
 @pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
 def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, path):
     model = small_model(model_type)

@@ -82,16 +82,6 @@ def largest_part(selection: StateSelection, limit: int, *, width: int = 8) -> St
     return selection.largest_part(lambda part: part.bytes(10, 100, width) <= limit)
 
 
-def test_cuts_farthest_from_the_head_are_dropped_first() -> None:
-    selection = StateSelection((1, 3, 5), head=True)
-    whole, cut = selection.bytes(10, 100, 8), 100 * 8 * 4
-    assert largest_part(selection, whole) == selection
-    assert largest_part(selection, whole - 1) == StateSelection((3, 5), head=True)
-    assert largest_part(selection, whole - cut - 1) == StateSelection((5,), head=True)
-    assert largest_part(selection, 10 * 8 * 4 + 24 * 10) == StateSelection((), head=True)
-    assert largest_part(selection, 0) == StateSelection((), head=False)
-
-
 def test_pooled_vectors_are_dropped_before_a_cut_and_stay_if_no_cut_is_saved() -> None:
     selection, one = StateSelection((1, 3), head=True, pooled=(0, 1, 2)), StateSelection((3,), head=True)
     assert largest_part(selection, selection.bytes(10, 100, 8) - 1) == StateSelection((1, 3), head=True)
@@ -194,12 +184,12 @@ def test_a_wider_model_has_fewer_tokens_in_a_batch(bert: ForwardPass) -> None:
         assert BUDGET * passing.WIDE - LENGTH_MULTIPLE * width < tokens(width) * width <= BUDGET * passing.WIDE
 
 
-@pytest.mark.parametrize(("gigabytes", "times"), [(1, 1), (16, 1), (31, 1), (32, 2), (67, 4), (180, 4)])
 def test_a_gpu_with_more_free_memory_has_more_tokens_in_a_batch(
-    bert: ForwardPass, monkeypatch: pytest.MonkeyPatch, gigabytes: int, times: int
+    bert: ForwardPass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "_free_at_first", lambda device: gigabytes << 30)
-    assert tokens_per_batch(torch.device("cuda"), bert.anatomy) == times * passing.TOKENS["cuda"]
+    for gigabytes, times in ((1, 1), (31, 1), (32, 2), (67, 4), (180, 4)):
+        monkeypatch.setattr(passing, "_free_at_first", lambda device, free=gigabytes << 30: free)
+        assert tokens_per_batch(torch.device("cuda"), bert.anatomy) == times * passing.TOKENS["cuda"]
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -210,14 +200,6 @@ def test_max_tokens_limits_a_batch(bert: ForwardPass, packed: bool) -> None:
     assert all((batch.capacity or batch.examples * batch.padded_lengths[0]) <= 64 for batch in batches)
     (long,) = replace(bert, packed=True, max_tokens=8).batches(lengths[:1], np.arange(1))
     assert (long.capacity, len(long.rows)) == (40, 1)
-
-
-def test_short_examples_have_separate_batches(bert: ForwardPass) -> None:
-    """A batch with longer examples has room for fewer examples."""
-    lengths = np.array([5] * 3000 + [20] * 300)
-    batches = bert.batches(lengths, np.arange(3300))
-    long, short = BUDGET // 20, BUDGET // 5
-    assert [len(batch.rows) for batch in batches] == [long, 300 - long, short, short, short, 3000 - 3 * short]
 
 
 def test_an_example_with_more_tokens_than_the_budget_has_its_own_batch(bert: ForwardPass) -> None:
@@ -243,12 +225,7 @@ def fast_first(cases: Iterable[tuple[Any, ...]], fast: set[tuple[Any, ...]]) -> 
 
 ALL_PASSES = fast_first(
     product(TYPES, (True, False), PRECISIONS),
-    {
-        ("bert", True, "float32"),
-        ("gpt2", False, "float32"),
-        ("modernbert", True, "bfloat16"),
-        ("llama", False, "bfloat16"),
-    },
+    {("bert", True, "float32"), ("gpt2", False, "float32"), ("llama", True, "bfloat16")},
 )
 LONG_PASSES = fast_first(product(TYPES, PRECISIONS), {("bert", "bfloat16"), ("llama", "float32")})
 
@@ -293,8 +270,10 @@ def test_hidden_states_of_long_examples_do_not_depend_on_the_batch(
     assert_independent_of_batch(pass_over(models[name], precision=precision), tokens, *subsets)
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=slow), "llama"])
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    fast_first(product(("bert", "gpt2", "llama"), (True, False)), {("bert", False), ("llama", True)}),
+)
 def test_hidden_states_in_a_batch_without_padding_are_the_same(models: dict[str, Any], name: str, packed: bool) -> None:
     """Without padding, transformers makes no mask, and torch chooses other kernels."""
     tokens = random_tokens([16] * 64 + [15, 13, 8])
@@ -330,11 +309,11 @@ def test_hidden_states_with_two_threads_and_a_realistic_width_do_not_depend_on_t
         torch.manual_seed(0)
         model = BertForSequenceClassification(BertConfig(vocab_size=300, **sizes)).eval()
     forward_pass = pass_over(model, precision=precision, selection=StateSelection((1,), head=True))
-    tokens = random_tokens([*range(3, 63, 2), *range(100, 400, 60)])
+    tokens = random_tokens([*range(3, 63, 4), *range(100, 400, 60)])
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert_independent_of_batch(forward_pass, tokens, [5], [30, 31], range(0, 35, 3))
+        assert_independent_of_batch(forward_pass, tokens, [5, 16, 17])
     finally:
         torch.set_num_threads(before)
 
@@ -356,13 +335,11 @@ def test_with_products_below_the_layers_the_forward_pass_uses_padded_batches(mod
     assert row.batches == "packed"  # the layers themselves can be packed
 
 
-@pytest.mark.parametrize("max_short", [packing.MAX_SHORT, 15])
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("bert", "gpt2", "modernbert"),
-        *(pytest.param(name, marks=slow) for name in ("llama", "distilbert", "roberta", "electra", "qwen2")),
-    ],
+    ("name", "max_short"),
+    fast_first(
+        product((*TYPES, "roberta", "electra", "qwen2"), (127, 15)), {("bert", 127), ("gpt2", 15), ("modernbert", 15)}
+    ),
 )
 def test_packed_and_padded_batches_give_the_same_hidden_states(
     models: dict[str, Any], name: str, max_short: int, monkeypatch: pytest.MonkeyPatch

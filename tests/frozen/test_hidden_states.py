@@ -28,7 +28,6 @@ from frostline.frozen.cut import cut_at
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import (
     cache_folder,
-    computed_states,
     is_damaged,
     list_entries,
     missing_rows,
@@ -39,7 +38,7 @@ from frostline.frozen.hidden_states import (
 )
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.tokens import Tokens
-from frozen.passes import ALL, RECIPE, Cache, bytes_of, pass_over, ragged_tokens, random_tokens, state_bytes
+from frozen.passes import ALL, RECIPE, Cache, ragged_tokens, random_tokens, state_bytes
 from hostile import with_another_byte, without_locks
 from small_models import small_model
 
@@ -146,51 +145,26 @@ def test_hidden_states_do_not_depend_on_the_other_rows_of_the_batch(
     assert growing.computed == 40 - 15
 
 
-def test_rows_of_another_table_with_the_same_tokens_are_cached(cache: Cache) -> None:
-    tokens, more = ragged_tokens(10), ragged_tokens(5, seed=1)
-    first = state_bytes(cache.load(tokens, range(10)), range(10))
-    states = cache.load(Tokens.join([more, tokens]), range(15))
-    assert cache.computed == 5
-    assert state_bytes(states, range(5, 15)) == first
-
-
-def test_rows_with_the_same_tokens_are_computed_once(cache: Cache) -> None:
-    tokens = ragged_tokens(10)
-    states = cache.load(Tokens.join([tokens, tokens]), range(20))
-    assert [len(bytes_of(shard)["keys"]) for shard in cache.shards] == [160]
-    assert state_bytes(states, range(10)) == state_bytes(states, range(10, 20))
-
-
-def test_cached_states_are_not_computed_again(cache: Cache) -> None:
+def test_only_what_is_missing_is_computed(cache: Cache) -> None:
     def times() -> dict[Path, tuple[int, int]]:
         return {shard: (shard.stat().st_mtime_ns, shard.stat().st_ino) for shard in cache.shards}
 
-    tokens = ragged_tokens(20)
+    tokens, more = ragged_tokens(20), ragged_tokens(5, seed=1)
     first = state_bytes(cache.load(tokens, range(20)), range(20))
     assert (cache.progress[0], cache.computed) == (0, 20)
     before = times()
     for selection in (ALL, StateSelection((2,), head=False), StateSelection((), head=True)):
         states = cache.load(tokens, range(20), selection)
         assert cache.progress == [20] and times() == before and not cache.warnings
-    assert state_bytes(cache.load(tokens, range(20)), range(20)) == first
     assert states.head(np.arange(20)).shape == (1, 20, 64)
-
-
-def test_a_larger_selection_is_computed_in_a_new_shard(cache: Cache) -> None:
-    tokens = ragged_tokens(10)
-    cache.load(tokens, range(10), StateSelection((2,), head=False))
-    states = cache.load(tokens, range(10), StateSelection((2, 3), head=False))
-    assert cache.computed == 10 and len(cache.shards) == 2
-    assert states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[-1]
-
-
-def test_every_recipe_has_its_own_states(cache: Cache) -> None:
-    tokens = ragged_tokens(5)
-    cache.load(tokens, range(5))
+    states = cache.load(Tokens.join([more, tokens, more]), range(30))  # rows of another table, some of them twice
+    assert cache.computed == 5 and state_bytes(states, range(5, 25)) == first
+    assert state_bytes(states, range(5)) == state_bytes(states, range(25, 30))
+    states = cache.load(tokens, range(10), StateSelection((2, 3), head=False))  # a larger selection
+    assert cache.computed == 10 and states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[10]
     cache.load(tokens, range(5), weights="other")
-    assert cache.computed == 5
     recipes = [json.loads(file.read_text())["weights"] for file in cache.folder.glob("*/recipe.json")]
-    assert sorted(recipes) == ["other", "w"]
+    assert cache.computed == 5 and sorted(recipes) == ["other", "w"]
 
 
 def test_incomplete_files_of_a_killed_process_are_removed(cache: Cache) -> None:
@@ -384,14 +358,3 @@ def test_the_advice_fits_what_cannot_be_written(
     with pytest.raises(FrostlineError) as caught, scratch_folder():
         raises(number)()
     assert str(caught.value).endswith(f"({os.strerror(number)}): {scratch}")
-
-
-def test_computed_states_are_those_of_a_forward_pass(tmp_path: Path) -> None:
-    forward_pass = pass_over(small_model("bert"), selection=StateSelection((1,), head=False))
-    tokens, rows = ragged_tokens(12), np.array([7, 2, 5, 2])
-    states = computed_states(tmp_path, forward_pass, tokens, rows)
-    for row in rows:
-        one = np.array([row])
-        ((expected, _),) = forward_pass.hidden_states(tokens, forward_pass.batches(tokens.lengths, one))
-        assert torch.equal(states.tokens(1, one)[0], expected["tokens-1"])
-    assert not states.has(np.array([0]))

@@ -25,9 +25,8 @@ NAMES = ("tokens-1", "tokens-2", "head")
 
 
 @pytest.fixture
-def states(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> HiddenStates:
+def states(cache: Cache, small_shards: None, monkeypatch: pytest.MonkeyPatch) -> HiddenStates:
     """Hidden states in several shards. They are copied a few rows at a time."""
-    monkeypatch.setattr("frostline.frozen.hidden_states.SHARD_ROWS", 4)
     monkeypatch.setattr("frostline.frozen.hidden_states.COPIED_ROWS", 3)
     return cache.load(ragged_tokens(20), CACHED, StateSelection((1, 2), head=True))
 
@@ -48,17 +47,6 @@ def test_the_next_batch_is_sent_while_this_one_is_computed_and_only_once(states:
             assert stream.in_flight == {len(stream.sent) - 1}
     order = [("send", 0), ("receive", 0), *[(what, n) for n in (1, 2, 3, 4) for what in ("send", "receive")]]
     assert stream.events == order and not stream.in_flight
-
-
-def test_other_rows_can_be_read_in_between(states: HiddenStates) -> None:
-    """An evaluation between two steps does not use up the batch of the next step."""
-    reader, stream = ahead(states)
-    reader.prefetch(CACHED[:5])
-    assert torch.equal(reader.read(CACHED[5:]), states.tokens(2, CACHED[5:]))
-    assert torch.equal(reader.read(CACHED[:5]), states.tokens(2, CACHED[:5]))
-    assert [number for what, number in stream.events if what == "receive"] == [1, 0] and len(stream.sent) == 2
-    reader.read(CACHED[:5])  # a copy is used once, and not kept
-    assert len(stream.sent) == 3
 
 
 def test_a_closed_reader_has_no_copy_on_its_way(states: HiddenStates) -> None:

@@ -4,10 +4,7 @@ import shutil
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-)
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from small_models import bare_tokenizer
 

@@ -29,7 +29,6 @@ from frostline.model.device import (
     memory_limit,
     memory_ran_out,
     peak_memory,
-    random_state_restored,
     sampled_peak,
     this_machine,
 )
@@ -47,36 +46,22 @@ def test_an_unknown_name_lists_the_known_ones(wrong):
         this_machine(**wrong)
 
 
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_this_machine_does_not_have_is_an_error(device, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(FrostlineError, match=f"This machine has no device '{device}': use --device cpu"):
-        this_machine(device)
+def test_what_a_machine_has_decides_device_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FrostlineError, match="This machine has no device 'cuda': use --device cpu"):
+        this_machine("cuda")  # tests see no GPU
     assert this_machine("auto").device.type == "cpu"
-
-
-def test_float16_is_refused_where_the_optimizer_cannot_skip_steps(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(FrostlineError, match="float16 cannot be used with the device mps"):
         this_machine("mps", "float16")
     assert this_machine("mps", "auto").precision == "float32"
-
-
-@pytest.mark.parametrize(
-    "instructions, precision",
-    [
+    for instructions, precision in (
         ({"avx2": True, "avx512_bf16": True}, "bfloat16"),
         ({"amx_bf16": True}, "bfloat16"),
         ({"avx512_bf16": False, "avx512_f": True}, "float32"),
-        ({}, "float32"),
-    ],
-)
-def test_the_default_is_bfloat16_if_the_processor_has_instructions_for_it(monkeypatch, instructions, precision):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
-    assert this_machine("cpu").precision == precision
-    assert this_machine("cpu", "float32").precision == "float32"
-    assert this_machine("cpu", "bfloat16").precision == "bfloat16"
+    ):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=instructions: found)
+        assert this_machine("cpu").precision == precision
+        assert [this_machine("cpu", one).precision for one in ("float32", "bfloat16")] == ["float32", "bfloat16"]
 
 
 def test_autocast_changes_the_precision_of_products_only():
@@ -92,31 +77,9 @@ def test_facts_describe_the_current_state():
     assert facts["threads"] == 1 and facts["device"] == "cpu" and facts["torch"].split("+")[0] in torch.__version__
     assert facts["python"] == platform.python_version() and facts["device_name"] == platform.machine()
     assert {"frostline", "transformers", "numpy", "instructions"} <= set(facts)
-    torch.set_num_threads(2)
-    assert CPU.facts()["threads"] == 2
-
-
-def test_a_device_has_a_name(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA T4")
-    assert Machine(torch.device("cuda"), "float16").name == "NVIDIA T4"
-    assert Machine(torch.device("mps"), "float32").name == "MPS"
-    torch.set_num_threads(1)
     assert CPU.name == "CPU, 1 thread"
     torch.set_num_threads(2)
-    assert CPU.name == "CPU, 2 threads"
-
-
-@pytest.mark.parametrize("device, asked", [("cpu", []), ("cuda", ["cuda"]), ("cuda:1", ["cuda:1"]), ("mps", ["mps"])])
-def test_the_random_state_of_the_device_is_restored_and_no_other_gpu_is_asked(monkeypatch, device, asked):
-    got, restored = [], []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    backend = torch.mps if device == "mps" else torch.cuda
-    monkeypatch.setattr(backend, "get_rng_state", lambda one: got.append(str(one)) or torch.ones(1))
-    monkeypatch.setattr(backend, "set_rng_state", lambda state, one: restored.append(str(one)))
-    before = torch.get_rng_state()
-    with random_state_restored(torch.device(device)):
-        torch.rand(1)
-    assert got == restored == asked and torch.equal(torch.get_rng_state(), before)
+    assert CPU.facts()["threads"] == 2 and CPU.name == "CPU, 2 threads"
 
 
 def wait_until(true: Callable[[], object]) -> None:
@@ -224,27 +187,37 @@ def test_libraries_of_gpus_report_lack_of_memory_in_their_own_words(error: Excep
     assert memory_ran_out(error) == ran_out
 
 
-@pytest.mark.parametrize("model_type", ["bert", "gpt2", "qwen2", "modernbert"])
-@pytest.mark.parametrize("tune", [1, "full"])
+@pytest.fixture
+def attention_of_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function that switches it on: one lookup spreads queries, keys and values over the padded grid."""
+
+    def switch() -> None:
+        monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
+        monkeypatch.setattr(Layout, "indexed", True)
+
+    return switch
+
+
+@pytest.mark.parametrize(
+    ("model_type", "tune"), [("bert", "full"), ("gpt2", 1), ("qwen2", "full"), ("modernbert", 1)]
+)  # qwen2 has fewer key heads
 def test_the_attention_of_gpus_gives_the_same_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
+    tmp_path: Path, attention_of_gpus: Callable[[], None], model_type: str, tune: int | str
 ) -> None:
-    """On a CPU: one lookup spreads queries, keys and values over the padded grid. qwen2 has fewer key heads."""
     experiment = context_of(model_type, tmp_path)
     specs = [spec_of(tune, *run_values) for run_values in RUNS]
     alone = [run(spec, experiment) for spec in specs]
-    monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
-    monkeypatch.setattr(Layout, "indexed", True)
-    for one, other, expected in zip(
-        run_stacked(specs, experiment, batched=True), [run(spec, experiment) for spec in specs], alone, strict=True
-    ):
+    attention_of_gpus()
+    again = [run(spec, experiment) for spec in specs]
+    for one, other, expected in zip(run_stacked(specs, experiment, batched=True), again, alone, strict=True):
         assert furthest(one, expected) < 2e-4 and furthest(other, expected) < 2e-4
 
 
-def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_diverges_does_not_change_the_other_runs(
+    tmp_path: Path, attention_of_gpus: Callable[[], None]
+) -> None:
     """Padding has copies of tokens. None of them are those of another run."""
-    monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
-    monkeypatch.setattr(Layout, "indexed", True)
+    attention_of_gpus()
     experiment, found = context_of("bert", tmp_path), []
     for rate in (1e-3, 1e30):
         specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]

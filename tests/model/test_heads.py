@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.frozen.exactness import check
 from frostline.model.anatomy import find_layers
-from frostline.model.heads import Head, pooled, with_head
+from frostline.model.heads import pooled, with_head
 from frostline.model.terms import HEAD, LAST, MEAN, HeadKind
 from small_models import small_batch, small_model
 
@@ -35,16 +34,6 @@ def test_a_mean_of_low_precision_is_summed_in_float32():
     hidden = torch.full((1, 4000, 1), 1.0, dtype=torch.bfloat16)  # beyond 256, a sum in bfloat16 stays as it is
     found = pooled(hidden, torch.ones(1, 4000, dtype=torch.long), MEAN)
     assert found.dtype == torch.bfloat16 and found.item() == 1
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta", "llama"])
-@pytest.mark.parametrize("reads", [MEAN, LAST])
-def test_the_cut_is_exact_with_such_a_head(kind, reads):
-    own = small_model(kind, layers=2)
-    model = with_head(own, HeadKind(reads), find_layers(own))
-    checks = check(model, tune=[0, 1, "full"])
-    assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
-    assert all((one.head_token is not None) == (reads == LAST) for one in checks)
 
 
 def test_both_classifiers_share_the_base_model_and_its_names():
@@ -95,10 +84,3 @@ def test_a_head_of_more_hidden_states_than_layers_is_refused():
     with_head(own, HeadKind(MEAN, 4, 2), find_layers(own))
     with pytest.raises(FrostlineError, match=r"reads 3 hidden states, but .* 2 layers: give lstm_states = 2 or less"):
         with_head(own, HeadKind(MEAN, 4, 3), find_layers(own))
-
-
-def test_the_head_is_dropout_and_one_linear_module():
-    head = Head(HeadKind(MEAN), 3, 2, dropout=0.5)
-    hidden, mask = padded([2, 4])
-    expected = head.linear(pooled(hidden, mask, MEAN))
-    assert not torch.equal(head.train()(hidden, mask), expected) and torch.equal(head.eval()(hidden, mask), expected)

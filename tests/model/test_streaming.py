@@ -47,15 +47,6 @@ def test_only_lower_layers_are_not_in_memory(models: tuple[Pretrained, Pretraine
     assert stream.absent == {name for name, p in streamed.model.named_parameters() if is_unread(p)}
 
 
-def test_the_model_gives_the_same_logits(models: tuple[Pretrained, Pretrained]) -> None:
-    for pretrained in models:
-        pretrained.start_run(frozenset(pretrained.new), 0)
-    batch = probe_batch(models[0].model)
-    with torch.no_grad():
-        expected, found = (one.model(**batch).logits for one in models)
-    assert torch.equal(expected, found) and not found.isnan().any()
-
-
 def test_a_layer_stays_while_a_context_holds_it(models: tuple[Pretrained, Pretrained]) -> None:
     _, streamed = models
     stream, anatomy = stream_in(streamed), streamed.anatomy
@@ -192,12 +183,6 @@ def test_one_file_comes_before_an_index(tmp_path: Path) -> None:
     (folder / "model.safetensors").touch()
     assert weight_files(folder) == [folder / "model.safetensors"]
     assert weight_files(tmp_path) == []
-
-
-def test_a_missing_key_is_an_error(tmp_path: Path) -> None:
-    file = weight_files(sharded(tmp_path / "model", "bert"))[0]
-    with pytest.raises(Exception, match="nothing"):
-        dict(read_weights({"x": Source(file, "nothing")}))
 
 
 @pytest.mark.parametrize(("model_type", "dtype"), [("bert", torch.float32), ("llama", torch.bfloat16)], ids=str)

@@ -151,14 +151,6 @@ def test_only_whole_consecutive_segments_match(paths: list[str], part: str) -> N
             parameters_in(anatomy_of(paths), [part])
 
 
-def test_layer_1_is_not_layer_10() -> None:
-    anatomy = anatomy_of([f"bert.encoder.layer.{n}.output" for n in range(12)])
-    assert parameters_in(anatomy, ["layer.1"]) == {"bert.encoder.layer.1.output.weight"}
-    assert parameters_in(anatomy, ["layer.10", "layer.1.output"]) == {
-        f"bert.encoder.layer.{n}.output.weight" for n in (1, 10)
-    }
-
-
 def test_the_names_of_the_last_layers_train_the_same_as_their_number(bert: Anatomy, gpt2: Anatomy) -> None:
     named = Way(modules=("layer.2", "encoder.layer.3", "pooler", "classifier"))
     assert named.parameters(bert) == Way(tune=2).parameters(bert)

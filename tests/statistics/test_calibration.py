@@ -80,10 +80,7 @@ def test_the_log_loss_is_that_of_scikit_learn(seed: int, rows: int, temperature:
     logits, targets = drawn(seed, rows)
     expected = log_loss_of_sklearn(targets, softmax(logits / temperature), labels=range(3))
     assert log_loss(logits, targets, temperature) == pytest.approx(expected, rel=1e-6)
-
-
-def test_an_impossible_class_costs_50() -> None:
-    assert log_loss(np.array([[0.0, -np.inf]]), np.array([1])) == 50
+    assert log_loss(np.array([[0.0, -np.inf]]), np.array([1])) == 50  # an impossible class
 
 
 @given(seeds, st.integers(5, 200), st.floats(0.2, 5))
@@ -105,11 +102,6 @@ def test_the_temperature_scales_with_the_logits_and_ignores_constants(seed: int,
     assert scaled == pytest.approx(sharp * fit_temperature(logits, targets), rel=1e-3)
 
 
-def test_the_temperature_is_that_of_the_logits_that_were_sharpened() -> None:
-    logits, targets = drawn(0, 5000, sharpness=2.5)
-    assert fit_temperature(logits, targets) == pytest.approx(2.5, rel=0.05)
-
-
 def test_without_a_misclassified_row_the_temperature_is_1() -> None:
     logits = np.eye(3)
     assert fit_temperature(logits, np.arange(3)) == 1.0 and best_temperature(logits, np.arange(3)) < 0.2
@@ -122,6 +114,8 @@ def test_every_row_is_held_out_once(seed: int, rows: int) -> None:
     assert sorted(row for _, fold in folds for row in fold) == list(range(rows))
     for rest, fold in folds:
         assert sorted([*rest, *fold]) == list(range(rows))
+    first, second = (folds_of(50, np.random.default_rng(draw))[0][1].tolist() for draw in (seed, seed + 1))
+    assert first != second
 
 
 def test_no_row_is_scaled_by_a_temperature_that_it_was_fitted_on() -> None:
@@ -135,11 +129,6 @@ def test_no_row_is_scaled_by_a_temperature_that_it_was_fitted_on() -> None:
     assert np.allclose(np.ptp(log_softmax(before, 1) - before, axis=1), 0)
     ratio = logits[:, 0] / before[:, 0]
     assert len(np.unique(ratio.round(9))) == 5
-
-
-def test_a_different_seed_gives_different_folds() -> None:
-    first, second = (folds_of(50, np.random.default_rng(seed))[0][1].tolist() for seed in (0, 1))
-    assert first != second
 
 
 @given(seeds, st.integers(2, 60), st.floats(0.2, 5))

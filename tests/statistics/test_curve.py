@@ -42,7 +42,7 @@ def close(a: Any, b: Any) -> bool:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(tables, st.randoms(use_true_random=False))
 def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], random: Any) -> None:
     runs = runs_of(table)
@@ -54,7 +54,7 @@ def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], 
     assert close(asdict(ours), asdict(theirs))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(tables, st.one_of(st.none(), scores), st.booleans())
 def test_any_table_gives_a_coherent_answer(
     table: dict[tuple[str, int], float], chance: float | None, corrected: bool
@@ -137,7 +137,7 @@ def test_without_a_baseline_shares_of_the_gain_are_undefined() -> None:
     assert not got.learned
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(tables, st.floats(-0.3, 0.3))
 def test_differences_do_not_change_if_all_scores_are_shifted(table: dict[tuple[str, int], float], by: float) -> None:
     here, there = (
@@ -157,12 +157,12 @@ def test_a_k_below_the_target_is_rarely_confident() -> None:
     """Two k just below the target: .94 of the gain, where .95 is the target. See docs/benchmarks/statistics.md for more."""
     draw, wrong, full_by_mean = np.random.default_rng(0), 0, 0
     truth = {k: 0.5 + 0.35 * share for k, share in zip(KS, (0.5, 0.94, 0.94, 1.0), strict=True)}
-    for _ in range(120):
+    for _ in range(50):
         runs = [one(k, seed, mean + 0.01 * draw.standard_normal()) for k, mean in truth.items() for seed in range(5)]
         point = next(p for p in answer(runs, 0.5).operating_points if p.corrected and p.target == 0.95)
         wrong += point.confident != "full"
         full_by_mean += point.estimate == "full"
-    assert wrong <= 9 and full_by_mean < 84  # 7.5 %; by the means, a k below the target is chosen in many of the tries
+    assert wrong <= 4 and full_by_mean < 35  # 8 %; by the means, a k below the target is chosen in many of the tries
 
 
 def test_learning_rates_are_compared_on_common_seeds() -> None:
@@ -204,6 +204,8 @@ def test_holm(p: list[float]) -> None:
     assert all(np.diff(np.array(adjusted)[order]) >= 0)
     assert adjusted[order[0]] == min(1.0, len(p) * min(p))  # Bonferroni's
     assert all(ours <= min(1.0, len(p) * raw) for ours, raw in zip(adjusted, p, strict=True))
+    # times the number of hypotheses that are still open, and never below the one before
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06]) and holm([]) == []
 
 
 @given(st.floats(0.001, 0.3), st.floats(1.01, 5), st.floats(1e-6, 1e-2), st.floats(0, 1e-4))

@@ -69,7 +69,7 @@ def test_the_gain_is_what_deciding_later_gains() -> None:
     share = rows @ np.linalg.inv(rows + by_seeds)  # of the distance from the truth, that is due to the rows
     cost, now = step.rule.price * step.costs, step.posterior.draws.mean(0)
     gained = []
-    for truth in random.permutation(step.posterior.draws)[:400]:
+    for truth in random.permutation(step.posterior.draws)[:160]:
         of_rows = random.multivariate_normal(share @ (step.observed.means - truth), rows - share @ rows)
         scores = [dict(one) for one in step.observed.scores]
         for n in (1, 2):

@@ -28,11 +28,13 @@ def growing(k: int | str, seed: int, size: int | None) -> float:
 
 
 def test_the_size_from_which_full_is_better() -> None:
+    """At every larger size, too."""
     rows = {row.recipe: row for row in over_sizes(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
     assert rows["head only"].full_better_from == 200 and rows["last 2"].full_better_from is None
+    head, two = rows["head only"], rows["last 2"]
+    assert head.slope == pytest.approx(-0.1, abs=0.01) and head.slope_p_holm < 0.001 and two.slope_p_holm > 0.05
+    assert head.slope_low < -0.1 < head.slope_high
 
-
-def test_full_must_be_better_at_every_larger_size_too() -> None:
     def once(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.6 if size == 200 else 0.8, "full": 0.8}, 0.005)(k, seed, size)
 
@@ -40,21 +42,13 @@ def test_full_must_be_better_at_every_larger_size_too() -> None:
     assert row.full_better_from is None
 
 
-def test_the_slope_of_the_differences() -> None:
-    rows = {row.recipe: row for row in over_sizes(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
-    head, two = rows["head only"], rows["last 2"]
-    assert head.slope == pytest.approx(-0.1, abs=0.01) and head.slope_p_holm < 0.001 and two.slope_p_holm > 0.05
-    assert head.slope_low < -0.1 < head.slope_high
-
-
 def test_an_absent_interaction_is_rarely_significant() -> None:
     found = []
-    for seed in range(60):
-        runs = synthetic_runs(
-            noisy({0: 0.7, 2: 0.78, "full": 0.8}, 0.02, seed), ks=(0, 2, "full"), sizes=SIZES, seeds=4
-        )
+    for seed in range(16):
+        level = noisy({0: 0.7, 2: 0.78, "full": 0.8}, 0.02, seed)
+        runs = synthetic_runs(level, ks=(0, 2, "full"), sizes=SIZES, seeds=4)
         found.append(min(row.slope_p_holm for row in over_sizes(curves(runs))) < 0.05)
-    assert np.mean(found) <= 0.1
+    assert sum(found) <= 1
 
 
 def test_one_size_or_one_seed_has_no_slope() -> None:
@@ -79,11 +73,11 @@ def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
     """This holds even if k has fewer runs than full, because equally many runs of both are compared."""
 
     def p(seed: int) -> float:
-        runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.02, seed), ks=(0, "full"), sizes=SIZES)
+        runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.02, seed), ks=(0, "full"), sizes=SIZES[:2])
         return over_sizes(curves([run for run in runs if run.recipe == "full" or run.seed < kept]))[0].spread_p  # type: ignore[no-any-return]
 
-    found = np.array([p(seed) for seed in range(60)])
-    assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
+    found = np.array([p(seed) for seed in range(24)])
+    assert sum(found < 0.05) <= 4 and np.mean(found) > 0.3
 
 
 def test_the_spread_is_that_at_the_best_learning_rate() -> None:

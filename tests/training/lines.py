@@ -65,12 +65,7 @@ def fit(
 
 def fit_together(lines, settings, seeds, rates, rows, *, forward=None):
     learners = [
-        Learner(
-            line.parameters,
-            line.groups(settings, rate),
-            own,
-            torch.Generator().manual_seed(seed),
-        )
+        Learner(line.parameters, line.groups(settings, rate), own, torch.Generator().manual_seed(seed))
         for line, seed, rate, own in zip(lines, seeds, rates, rows, strict=True)
     ]
     forwards = forward or [line.forward for line in lines]

@@ -1,6 +1,7 @@
 """Runs of a tiny BERT on a small table, for tests of training."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -8,17 +9,21 @@ import torch
 
 from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
-from frostline.frozen.exactness import find_head_reads
+from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import selection_for
 from frostline.frozen.hidden_states import computed_states
-from frostline.model.anatomy import probe_batch
+from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
-from frostline.model.tokens import encode
+from frostline.model.packing import is_packable
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import HEAD, OWN_HEAD, POOLER
+from frostline.model.tokens import Tokens, encode
 from frostline.model.ways import Way
 from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.run import Run
+from small_models import FIRST_WORD, GENERIC, small_model
 from tiny import GOOD, sentences
 
 SIZES = {"train": 48, "validation": 24, "test": 24}
@@ -26,27 +31,54 @@ EVERY_CUT = (3, 2, 1)
 COST = ("cost", "provenance")
 
 
+def experiment_of(pretrained, tokens, problem, splits, *, packed=True, precision="float32", head_tokens=None):
+    """A context without cached hidden states, on a CPU."""
+    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    machine, worker = Machine(torch.device("cpu"), precision), Worker(Batching(packed, head_tokens or {}))
+    return Experiment(pretrained, machine, problem, tokens, splits, reads, worker=worker)
+
+
 def context_of(folder, *, packed=True, precision="float32", regression=False):
-    """A context without cached hidden states."""
-    pretrained = load_pretrained(
-        str(folder),
-        labels=() if regression else ("negative", "positive"),
-        task_type=REGRESSION if regression else CLASSIFICATION,
-    )
+    """A context of the model in a folder and a small table, without cached hidden states."""
+    task = {"labels": (), "task_type": REGRESSION} if regression else {"labels": ("negative", "positive")}
+    pretrained = load_pretrained(str(folder), **{"task_type": CLASSIFICATION, **task})
     rows = sentences(sum(SIZES.values()))
     encoded = encode(pretrained.tokenizer, [row["text"] for row in rows], None, 32)
-    splits, start = {}, 0
-    for name, size in SIZES.items():
-        splits[name] = np.arange(start, start + size)
-        start += size
+    ends = np.cumsum([*SIZES.values()])
+    splits = {name: np.arange(end - size, end) for (name, size), end in zip(SIZES.items(), ends, strict=True)}
     targets = np.array([row["label"] == "positive" for row in rows], np.int64)
     problem = Problem(CLASSIFICATION, targets, encoded.lengths, None, "accuracy")
     if regression:
         scores = np.array([sum(word in GOOD for word in row["text"].split()) for row in rows], np.float64)
         problem = Problem(REGRESSION, scores, encoded.lengths, None, "pearson")
-    machine = Machine(torch.device("cpu"), precision)
-    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(Batching(packed)))
+    return experiment_of(pretrained, encoded, problem, splits, packed=packed, precision=precision)
+
+
+def small_context(model_type, folder, *, dropout=False, packed=True):
+    """A small model of a type with three layers, examples of random tokens, and their hidden states."""
+    model = small_model(model_type, layers=3)
+    if not dropout:
+        switch_dropout_off(model)
+    anatomy = find_layers(model)
+    draw = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(draw.integers(3, 30, 72))])
+    words = draw.integers(FIRST_WORD, GENERIC["vocab_size"], offsets[-1]).astype(np.int32)
+    tokens = Tokens({"input_ids": words}, offsets, {"input_ids": model.config.pad_token_id}, np.zeros(72, np.int32))
+    new = frozenset(name for name, place in anatomy.places.items() if place in (HEAD, POOLER))
+    pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new, deepcopy(model).cpu)
+    problem = Problem(CLASSIFICATION, words[offsets[:-1]].astype(np.int64) % 3, tokens.lengths, None, "accuracy")
+    splits = {"train": np.arange(40), "validation": np.arange(40, 60), "test": np.arange(60, 72)}
+    batch, packed = probe_batch(model), packed and is_packable(model)
+    head_token = find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))
+    parts = {OWN_HEAD: head_token}
+    return with_states(experiment_of(pretrained, tokens, problem, splits, packed=packed, head_tokens=parts), folder)
+
+
+def switch_dropout_off(model):
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("drop" in name or isinstance(module, torch.nn.Dropout)):
+                setattr(module, name, 0.0)
 
 
 def with_texts(folder, *, regression=False):

@@ -4,23 +4,23 @@ No test machine has a GPU. Tensors of torch's device ``meta`` have no data but r
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from frostline.training import train as loop
 from frostline.training.experiment import Batching
 from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.train import run_stacked
-from model.test_stacking import context_of, spec_of, with_states
+from model.test_stacking import spec_of
 from tagged import small_base
 from training import test_tagging
+from training.runs import small_context as context_of
+from training.runs import with_states
 from training.stand_in import META, on_stand_in
 
-EPOCHS, STEPS = 2, 3  # steps of one epoch
-CASES = [(kind, tune, True) for kind, tune in (("bert", 0), ("bert", 1), ("bert", "full"), ("gpt2", 1), ("llama", 2))]
-CASES += [("bert", 1, False), pytest.param("modernbert", "full", True, marks=pytest.mark.slow)]
+STEPS = 3  # of one epoch
 
 
 @pytest.fixture(autouse=True)
@@ -30,36 +30,17 @@ def constant_predictions():
         yield
 
 
-def trained(experiment, specs, watched, monkeypatch):
-    """Train on the stand-in device. ``watched`` counts what happens in a step separately."""
-    original = loop.backward
-
-    def backward(*args, **more):
-        watched.phase = "step"
-        return original(*args, **more)
-
-    def after(step, total):
-        watched.phase = "between steps"
-
-    monkeypatch.setattr(loop, "backward", backward)
-    return run_stacked(specs, experiment, on_step=after)
+def texts(folder, model_type="bert", packed=True):
+    return context_of(model_type, folder, dropout=True, packed=packed)
 
 
-def one_epoch(tune, runs, **more):
-    return [spec_of(tune, seed, num_train_epochs=1, **more) for seed in range(runs)]
+def sets(folder, weights=None):
+    experiment = texts(folder)
+    targets = np.eye(3, dtype=np.bool_)[experiment.problem.targets]
+    return replace(experiment, problem=MultiLabelProblem.of(targets, experiment.problem.lengths, weights, "f1_micro"))
 
 
-def texts_context(folder):
-    return context_of("bert", folder, dropout=True)
-
-
-def sets_context(folder, weights=None):
-    experiment = texts_context(folder)
-    sets = np.eye(3, dtype=np.bool_)[experiment.problem.targets]
-    return replace(experiment, problem=MultiLabelProblem.of(sets, experiment.problem.lengths, weights, "f1_micro"))
-
-
-def tags_context(folder, every_token=False):
+def tags(folder, every_token=False):
     """A small model for tags of words, sentences, and their hidden states."""
     experiment = with_states(test_tagging.context_of(small_base(folder / "base", "bert")), folder)
     own = experiment.problem
@@ -67,38 +48,42 @@ def tags_context(folder, every_token=False):
     return replace(experiment, problem=problem)
 
 
-@pytest.mark.parametrize("runs", [1, 3])
-@pytest.mark.parametrize(("model_type", "tune", "packed"), CASES)
-def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_type, tune, runs, packed):
-    experiment = context_of(model_type, tmp_path, dropout=True, packed=packed)
-    with on_stand_in(experiment, monkeypatch) as (on_device, watched):
-        results = trained(on_device, one_epoch(tune, runs), watched, monkeypatch)
-    assert [result.record.cost.steps for result in results] == [STEPS] * runs
-    assert not watched.draws.total()  # a new head has the values that it has on a CPU
-    assert not watched.misplaced and watched.operations["step"] > 50 * STEPS
-    # Without packing, transformers asks in every forward pass whether there is padding.
-    assert watched.reads["step"] == (0 if packed else STEPS)
-
-
-OTHERS = [
-    *((texts_context, (), 1, more) for more in ({"gradient_checkpointing": True}, {"precision": "float16"})),
-    (texts_context, (), 1, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}),
-    *((sets_context, (weights,), 1, {}) for weights in (None, torch.tensor([1.0, 2.0, 0.5]))),
-    *((tags_context, (every_token,), tune, {}) for every_token in (False, True) for tune in (0, 1, "full")),
+CASES = [  # a context, what is tuned, the number of runs, and settings
+    (texts, 0, 3, {}),
+    (texts, 1, 1, {}),
+    (texts, "full", 3, {}),
+    (partial(texts, model_type="gpt2"), 1, 3, {}),
+    (partial(texts, model_type="llama"), 2, 1, {}),
+    pytest.param(partial(texts, model_type="modernbert"), "full", 3, {}, marks=pytest.mark.slow),
+    (partial(texts, packed=False), 1, 3, {}),
+    (texts, 1, 2, {"gradient_checkpointing": True}),
+    (texts, 1, 2, {"precision": "float16"}),  # the stand-in computes in float32 but scales losses
+    (texts, 1, 2, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}),
+    (partial(sets, weights=torch.tensor([1.0, 2.0, 0.5])), 1, 2, {}),
+    (tags, 0, 2, {}),
+    (tags, "full", 2, {}),
+    (partial(tags, every_token=True), 1, 2, {}),
 ]
 
 
-@pytest.mark.parametrize(("of", "options", "tune", "more"), OTHERS)
-def test_settings_that_save_memory_and_other_tasks_read_nothing_either(tmp_path, monkeypatch, of, options, tune, more):
-    """With float16, the stand-in computes in float32 but scales losses."""
-    with on_stand_in(of(tmp_path, *options), monkeypatch) as (on_device, watched):
-        results = trained(on_device, one_epoch(tune, 2, **more), watched, monkeypatch)
-    assert [result.record.cost.steps for result in results] == [STEPS] * 2
-    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
+@pytest.mark.parametrize(("of", "tune", "runs", "more"), CASES)
+def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, of, tune, runs, more):
+    specs = [spec_of(tune, seed, num_train_epochs=1, **more) for seed in range(runs)]
+    with on_stand_in(of(tmp_path), monkeypatch) as (on_device, watched):
+
+        def after(step, total):  # all steps but the first, and the evaluation after the last one
+            watched.phase = "step" if step < total else "evaluation"
+
+        results = run_stacked(specs, on_device, on_step=after)
+    assert [result.record.cost.steps for result in results] == [STEPS] * runs
+    assert not watched.draws.total()  # a new head has the values that it has on a CPU
+    assert not watched.misplaced and watched.operations["step"] > 50 * (STEPS - 1)
+    # Without packing, transformers asks in every forward pass whether there is padding.
+    assert watched.reads["step"] == (0 if on_device.packed else STEPS - 1)
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("of", [texts_context, tags_context])
+@pytest.mark.parametrize("of", [texts, tags])
 def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch, of, packed):
     experiment = of(tmp_path).with_worker(batching=Batching(packed))
     selection = replace(experiment.states.selection, pooled=(1, 2))

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import computed_states
 from frostline.model.ways import Way
 from frostline.training.estimators import ESTIMATORS, WrongTrainSize, examples_of
+from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
@@ -19,11 +21,16 @@ from tagged import LABELS, small_base
 from training.runs import spec_of, with_states, with_texts
 from training.test_tagging import context_of as tagging_context
 
+
+@pytest.fixture(scope="module")
+def experiment(tiny_bert: Path) -> Experiment:
+    return with_texts(tiny_bert)
+
+
 PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for name in ("probe", "words"))
 
 
-def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: Path) -> None:
-    experiment = with_texts(tiny_bert)
+def test_the_result_of_an_estimator_has_scores_predictions_and_costs(experiment: Experiment) -> None:
     result, usual = run(PROBE, experiment), run(spec_of(1), experiment)
     assert result.record.digest == PROBE.digest and result.record.cost.run_seconds > 0
     assert result.record.outcome == "ok" and result.record.validation_best > 0.7
@@ -42,8 +49,7 @@ def test_the_error_of_a_worker_reaches_its_parent() -> None:
     assert (type(found), str(found), found.reason) == (WrongTrainSize, str(error), "it has too few")
 
 
-def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
-    experiment = with_texts(tiny_bert)
+def test_cached_and_computed_features_give_the_same_probe(experiment: Experiment, tmp_path: Path) -> None:
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
     rows = np.arange(len(experiment.tokens))
     states = computed_states(tmp_path, experiment.forward_pass(selection), experiment.tokens, rows)
@@ -60,14 +66,14 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
         np.testing.assert_allclose(*vectors, atol=1e-5)
 
 
-def test_states_without_pooled_vectors_are_not_read(tiny_bert: Path, tmp_path: Path) -> None:
-    experiment = with_states(with_texts(tiny_bert), tmp_path)
+def test_states_without_pooled_vectors_are_not_read(experiment: Experiment, tmp_path: Path) -> None:
+    experiment = with_states(experiment, tmp_path)
     rows = experiment.splits["validation"]
     assert examples_of(experiment, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
 
 
-def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
-    experiment, logits = with_texts(tiny_bert), []
+def test_the_subset_of_the_seed_is_fitted(experiment: Experiment) -> None:
+    logits: list[Any] = []
     rows = experiment.splits["validation"]
     for seed in (0, 1):
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
@@ -80,8 +86,7 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
     assert not np.array_equal(*logits)
 
 
-def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
-    experiment = with_texts(tiny_bert)
+def test_the_words_model_is_that_of_the_texts_of_the_run(experiment: Experiment) -> None:
     by_hand = WordsModel.fit(experiment.examples_of(train_rows(experiment, WORDS), "train"), 2)
     fitted, test = ESTIMATORS["words"].fit(WORDS, experiment), experiment.splits["test"]
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2

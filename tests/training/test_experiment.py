@@ -1,4 +1,6 @@
-"""Runs from cached hidden states give the same results as runs of the whole model."""
+"""Runs from cached hidden states, of the last layers or of named modules, give the same results as runs of the whole model."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,22 +8,38 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from frostline.training.experiment import Limits
+from frostline.training.experiment import Batching
 from frostline.training.train import run
 from tiny import GOOD
-from training.runs import context_of, largest_difference, outcome, spec_of, with_states
+from training.runs import context_of, largest_difference, named_spec, outcome, spec_of, with_states
+
+CASES = [  # a run, its cut, and whether batches are packed
+    *((spec_of(k), 3 - k, True) for k in (0, 1, 2)),
+    (spec_of(1), 2, False),
+    (named_spec("pooler"), 3, True),
+    (named_spec("layer.1.output", "layer.2.attention"), 1, True),
+    (named_spec("word_embeddings", "layer.1"), None, True),
+]
 
 
-@pytest.mark.parametrize("k, packed", [(0, True), (1, True), (2, True), (1, False)])
-def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(tiny_bert, tmp_path, k, packed):
+@pytest.mark.parametrize("spec, cut, packed", CASES, ids=lambda value: getattr(value, "recipe", str(value)))
+def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(uncached, experiment, spec, cut, packed):
     """The forward pass has other batches than a run, so rounding differs. Two epochs are too few to amplify this."""
-    without = context_of(tiny_bert, packed=packed)
-    cached = with_states(without, tmp_path)
-    one, other = run(spec_of(k), cached), run(spec_of(k), without)
-    assert (one.record.provenance.cut, other.record.provenance.cut) == (3 - k, None)
+    with_cache, without = (one.with_worker(batching=Batching(packed)) for one in (experiment, uncached))
+    one, other = run(spec, with_cache), run(spec, without)
+    assert (one.record.provenance.cut, other.record.provenance.cut) == (cut, None)
     assert one.record.validation_best == other.record.validation_best
     assert largest_difference(one, other) < 1e-3
     assert one.record.audit == other.record.audit
+
+
+def test_naming_the_last_layers_is_bitwise_identical_to_their_number(experiment):
+    found = []
+    for spec in (spec_of(2), named_spec("encoder.layer.1", "layer.2", "pooler", "classifier")):
+        facts, *logits = outcome(run(spec, experiment))
+        facts = {name: value for name, value in json.loads(facts).items() if name not in ("digest", "spec")}
+        found.append((facts, logits))
+    assert found[0] == found[1]
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +60,9 @@ def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, f
             assert outcome(one) == outcome(whole)
 
 
-@pytest.mark.parametrize("cuts", [(3, 2, 1), (3, 2, 1, 0)])
-def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_path, cuts):
+def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_path):
     """This includes full fine-tuning, which also trains the embeddings. Cached embeddings are for probes of words."""
-    cached = with_states(uncached, tmp_path, cuts)
+    cached = with_states(uncached, tmp_path, (3, 2, 1, 0))
     for tune in (3, "full"):
         one = run(spec_of(tune), cached)
         assert one.record.provenance.cut is None and one.record.cost.forward_pass_seconds == 0
@@ -71,15 +88,8 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
         tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", model_max_length=32
     )
     fast.save_pretrained(tmp_path / "model")
-    sizes = {
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 2,
-        "n_positions": 32,
-        "vocab_size": 8,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-    }
+    sizes = {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 32, "vocab_size": 8}
+    sizes |= {"bos_token_id": 0, "eos_token_id": 0}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.2)).save_pretrained(tmp_path / "model")
@@ -90,12 +100,3 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
     cached = with_states(without, tmp_path / "cached")
     for k in (0, 1):
         assert largest_difference(run(spec_of(k), cached), run(spec_of(k), without)) < 1e-3
-
-
-@pytest.mark.parametrize("as_trainer", [False, True])
-def test_chunks_become_smaller_at_the_cut_where_memory_ran_out(uncached, as_trainer):
-    experiment, lengths = uncached.with_worker(limits=Limits(), as_trainer=as_trainer), np.full((2, 8), 10)
-    for tried, left in ((8, 4), (2, 1), (4, 1)):
-        experiment.score_smaller_chunks(lengths[:, :tried], 3)
-        assert experiment.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]
-        assert experiment.scoring_chunks(lengths, 2) == [slice(0, 8)]

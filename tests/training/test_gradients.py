@@ -7,7 +7,7 @@ import torch
 from frostline.data.kinds import REGRESSION
 from frostline.training.run import StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.train import run, run_stacked, training_session
+from frostline.training.train import run, run_stacked
 from frostline.training.updates import backward
 from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
@@ -68,22 +68,6 @@ def test_accumulation_trains_like_one_larger_batch():
     assert records[0][:4] == records[1][:4]
     for name, value in lines[0].values().items():
         torch.testing.assert_close(lines[1].values()[name], value, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_divided_batch_of_stacked_runs_has_the_gradients_of_the_whole_batch(tmp_path, batched):
-    experiment, found = context_of(tiny_bert_folder(tmp_path, dropout=0.0)), []
-    rows = np.stack([np.arange(8), np.arange(8, 16)])
-    for micro_batch in (None, 3):
-        with training_session([spec_of(seed=seed) for seed in (0, 1)], experiment, batched=batched) as (
-            learners,
-            forward,
-        ):
-            backward(forward, rows, experiment.problem, micro_batch=micro_batch)
-            found.append([p.grad.clone() for learner in learners for p in learner.parameters.values()])
-    assert len(found[0]) == len(found[1])
-    for whole, divided in zip(*found, strict=True):
-        torch.testing.assert_close(divided, whole, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -7,16 +7,7 @@ import torch
 
 from frostline.data.kinds import REGRESSION
 from frostline.training.settings import TrainingSettings
-from training.lines import (
-    ONE_EPOCH,
-    TRAIN,
-    VALIDATION,
-    Line,
-    fit,
-    problem_of,
-    same,
-    scripted,
-)
+from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, problem_of, same, scripted
 
 
 def test_a_run_that_diverges_restores_its_best_epoch():
@@ -72,29 +63,20 @@ def test_every_defined_score_is_better_than_an_undefined_one():
     assert math.isnan(first) and second == pytest.approx(-1, abs=1e-6) and trained.best == 1
 
 
-def test_a_constant_prediction_is_degenerate():
+def test_a_run_with_validation_logits_that_are_not_finite_has_diverged():
     line = Line()
+    trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
+    assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])
+
+
+@pytest.mark.parametrize(("label", "outcome"), [(None, "degenerate"), (1, "ok")])
+def test_a_constant_prediction_is_valid_only_if_all_rows_have_the_same_class(label, outcome):
+    line = Line()
+    if label is not None:
+        line.targets[VALIDATION] = label
 
     def forward(rows):
         return line.forward(rows) * (1 if rows[0] in TRAIN else 0) + torch.tensor([0.0, 1.0])
 
     trained = fit(line, ONE_EPOCH, forward=forward)
-    assert (trained.outcome, trained.reason) == ("degenerate", "it predicts the same for every validation row")
-
-
-def test_a_constant_prediction_is_valid_if_all_rows_have_the_same_class():
-    line = Line()
-    targets = line.targets.copy()
-    targets[VALIDATION] = 1
-
-    def forward(rows):
-        return line.forward(rows) * (1 if rows[0] in TRAIN else 0) + torch.tensor([0.0, 1.0])
-
-    trained = fit(line, ONE_EPOCH, forward=forward, problem=problem_of(targets))
-    assert trained.outcome == "ok" and trained.evaluations[0].validation["accuracy"] == 1
-
-
-def test_a_run_with_validation_logits_that_are_not_finite_has_diverged():
-    line = Line()
-    trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
-    assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])
+    assert trained.outcome == outcome and ("same for every validation row" in trained.reason) == (label is None)

@@ -151,10 +151,7 @@ def test_the_report_names_the_words(of_words: tuple[Probed, Path]) -> None:
     assert "A ridge probe on the first token of each word after each layer" in (out / "report.html").read_text()
 
 
-def test_neither_threads_nor_validation_labels_influence_the_probes(
-    tiny_bert: Path, tables: dict[str, Any], probed: Probed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
     frame = pd.read_csv(tables["validation"])
     frame["label"] = frame["label"].map({"positive": "negative", "negative": "positive"})
     (flipped,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)

@@ -3,41 +3,31 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import frostline.training.train
 from frostline.model.terms import HEAD
 from frostline.training.forward import subset_key, subset_rows, train_rows
 from frostline.training.run import generator_seed
-from frostline.training.train import run
+from frostline.training.train import training_session
 from training.runs import same, spec_of
 
 
-def test_subset_head_and_order_are_the_same_for_every_k(experiment, monkeypatch):
-    seen = {}
+def test_subset_head_and_order_are_the_same_for_every_k(experiment):
+    places = experiment.pretrained.anatomy.places
 
-    def record(forward, learners, *others, **more):
-        (one,) = learners
-        head = {
-            n: p.detach().clone() for n, p in one.parameters.items() if experiment.pretrained.anatomy.places[n] == HEAD
-        }
-        seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
-        raise StopIteration
+    def start(k, seed):
+        with training_session([spec_of(k, seed=seed)], experiment) as ((one,), _):
+            head = {n: p.detach().clone() for n, p in one.parameters.items() if places[n] == HEAD}
+            return head, one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist()
 
-    monkeypatch.setattr(frostline.training.train, "train", record)
-    for k in (0, 1, 2, 3, "full"):
-        with pytest.raises(StopIteration):
-            run(spec_of(k, seed=4), experiment)
-    first = seen[0]
-    for k, other in seen.items():
-        assert other[:3] == first[:3] and same(other[3], first[3]), k
-    k = "other"
-    with pytest.raises(StopIteration):
-        run(spec_of(0, seed=5), experiment)
-    assert all(seen["other"][n] != first[n] for n in range(3)) and not same(seen["other"][3], first[3])
+    head, *drawn = start(0, 4)
+    for k in (1, 2, 3, "full"):
+        own, *others = start(k, 4)
+        assert others == drawn and same(own, head), k
+    own, *others = start(0, 5)
+    assert all(one != other for one, other in zip(others, drawn, strict=True)) and not same(own, head)
 
 
 def test_subsets_are_nested_and_stratified_and_depend_on_the_seed(experiment):

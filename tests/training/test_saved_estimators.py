@@ -35,10 +35,7 @@ TASK: dict[str, Any] = {**ABOUT, "max_length": 32, "sentence": "It is good."}
 LINEAR = {"weights": np.array([[1.0, -1.0], [0.0, 2.0]]), "bias": np.array([0.0, -np.inf])}
 READS = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "weights": "w", "precision": "float32"}
 KINDS: dict[str, tuple[EstimatorFacts, dict[str, Any]]] = {
-    "probe": (
-        EstimatorFacts(**TASK, probe=ProbeFacts(**READS)),
-        LINEAR,
-    ),
+    "probe": (EstimatorFacts(**TASK, probe=ProbeFacts(**READS)), LINEAR),
     "words": (EstimatorFacts(**TASK, terms=("bad", "good")), {**LINEAR, "idf": np.ones(2)}),
     "setfit": (EstimatorFacts(**TASK), LINEAR),
 }
@@ -81,11 +78,7 @@ def test_damage_is_noticed(tmp_path: Path, kind: str, file: str, place: float | 
         *(({name: value}, name) for name, value in (("max_length", -1), ("task_type", "x"), ("columns", None))),
         *(
             ({"probe": {**READS, **own}}, f"probe.{next(iter(own))}")
-            for own in (
-                *({"layers": layers} for layers in ("x", [], [-1], {}, None)),
-                {"model": None},
-                {"vector": "x"},
-            )
+            for own in (*({"layers": layers} for layers in ("x", [], [-1], {}, None)), {"model": None}, {"vector": "x"})
         ),
         ({"terms": ["bad", "good"], "probe": None}, "shapes"),
     ],

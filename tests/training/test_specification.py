@@ -25,41 +25,15 @@ def test_the_digest_depends_only_on_the_values() -> None:
 
 
 OTHER: dict[str, Any] = {
-    "num_train_epochs": 2,
-    "per_device_train_batch_size": 8,
-    "per_device_eval_batch_size": 8,
-    "gradient_accumulation_steps": 2,
-    "gradient_checkpointing": True,
-    "head_learning_rate": "same",
-    "weight_decay": 0,
-    "adam_beta1": 0.8,
-    "adam_beta2": 0.99,
-    "adam_epsilon": 1e-6,
-    "lr_scheduler_type": "cosine",
-    "warmup_steps": 5,
-    "max_grad_norm": 0,
-    "evaluations_per_epoch": 2,
-    "load_best_model_at_end": False,
-    "train_score_rows": 10,
-    "metric": "f1",
-    "class_weights": "balanced",
-    "label_all_tokens": True,
-    "tune_pooler": False,
-    "frozen_dropout": True,
-    "subset": "fixed",
-    "data_seed": 1,
-    "folds": 5,
-    "max_length": 64,
-    "precision": "bfloat16",
-    "weights": "x",
-    "vocabulary": "x",
-    "data": "x",
-    "recipe": "full",
-    "phase": 1,
-    "seed": 2,
-    "train_size": 50,
+    "num_train_epochs": 2, "per_device_train_batch_size": 8, "per_device_eval_batch_size": 8,
+    "gradient_accumulation_steps": 2, "gradient_checkpointing": True, "head_learning_rate": "same", "weight_decay": 0,
+    "adam_beta1": 0.8, "adam_beta2": 0.99, "adam_epsilon": 1e-6, "lr_scheduler_type": "cosine", "warmup_steps": 5,
+    "max_grad_norm": 0, "evaluations_per_epoch": 2, "load_best_model_at_end": False, "train_score_rows": 10,
+    "metric": "f1", "class_weights": "balanced", "label_all_tokens": True, "tune_pooler": False,
+    "frozen_dropout": True, "subset": "fixed", "data_seed": 1, "folds": 5, "max_length": 64, "precision": "bfloat16",
+    "weights": "x", "vocabulary": "x", "data": "x", "recipe": "full", "phase": 1, "seed": 2, "train_size": 50,
     "learning_rate": 2e-4,
-}
+}  # fmt: skip
 
 
 def test_every_field_changes_the_digest() -> None:
@@ -69,27 +43,11 @@ def test_every_field_changes_the_digest() -> None:
 
 
 OTHER_WAYS: dict[str, Any] = {
-    "estimator": "probe",
-    "tune": 2,
-    "layers": "first",
-    "only": "biases",
-    "modules": ("pooler",),
-    "signal_share": 0.25,
-    "low_rank": 4,
-    "low_rank_scale": 1.0,
-    "head_reads": "mean",
-    "lstm_width": 768,
-    "lstm_states": 4,
-    "reinitialized": 1,
-    "transferred": 2,
-    "rate_factor": 10.0,
-    "layer_decay": 0.9,
-    "bias_correction": False,
-    "order": "gradual",
-    "towards_pretrained": 0.1,
-    "mixout": 0.5,
-    "patience": 2,
-}
+    "estimator": "probe", "tune": 2, "layers": "first", "only": "biases", "modules": ("pooler",),
+    "signal_share": 0.25, "low_rank": 4, "low_rank_scale": 1.0, "head_reads": "mean", "lstm_width": 768,
+    "lstm_states": 4, "reinitialized": 1, "transferred": 2, "rate_factor": 10.0, "layer_decay": 0.9,
+    "bias_correction": False, "order": "gradual", "towards_pretrained": 0.1, "mixout": 0.5, "patience": 2,
+}  # fmt: skip
 
 
 def test_every_field_of_a_way_changes_the_digest() -> None:

@@ -15,12 +15,11 @@ from transformers import get_scheduler
 from frostline.model.anatomy import Anatomy
 from frostline.model.terms import FINAL_NORM, HEAD, POOLER
 from frostline.training import updates
-from frostline.training.run import StepPlan, generator_seed
+from frostline.training.run import StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.train import run
 from frostline.training.updates import next_scales, optimizer_groups, schedule_factors
-from training.lines import TRAIN, Line, fit, fit_together, record_facts, same
-from training.runs import spec_of, weights_of
+from training.lines import TRAIN, Line, fit_together, record_facts, same
+from training.runs import spec_of
 
 TOGETHER = TrainingSettings(
     num_train_epochs=3, per_device_train_batch_size=8, max_grad_norm=0.2, warmup_steps=2, evaluations_per_epoch=2
@@ -46,28 +45,6 @@ def test_parameter_groups(head_rate, of_head):
         (["pooler.weight", "head.weight"], of_head, 0.1),
         (["head.bias"], of_head, 0.0),
     ]
-
-
-def test_head_and_pooler_have_a_separate_learning_rate(experiment):
-    spec = spec_of(1, learning_rate=1e-12, head_learning_rate=1e-2)
-    experiment.pretrained.start_run(frozenset(), generator_seed(spec.seed, "head"))
-    before = weights_of(experiment)
-    run(spec, experiment)
-    places = experiment.pretrained.anatomy.places
-    for name, value in weights_of(experiment).items():
-        if (value - before[name]).abs().max() > 1e-6:
-            assert places[name] in (HEAD, POOLER)
-
-
-@pytest.mark.parametrize(
-    "field, value", [("max_grad_norm", 0.0), ("weight_decay", 0.5), ("warmup_steps", 3), ("adam_beta1", 0.5)]
-)
-def test_every_setting_changes_the_result(field, value):
-    base = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "max_grad_norm": 0.1, "warmup_steps": 0}
-    lines = [Line(), Line()]
-    for line, more in zip(lines, ({}, {field: value}), strict=True):
-        fit(line, TrainingSettings(**base | more))
-    assert not torch.equal(lines[0].values()["weight"], lines[1].values()["weight"])
 
 
 @pytest.mark.parametrize("name", TrainingSettings.model_fields["lr_scheduler_type"].annotation.__args__)
@@ -132,7 +109,7 @@ def test_a_device_takes_the_same_steps(monkeypatch, max_norm):
 
 
 @pytest.mark.parametrize(
-    ("read_every", "evaluations"), [(None, 2), (None, 0), (1, 2), (2, 0), (32, 2), (32, 0)]
+    ("read_every", "evaluations"), [(None, 2), (None, 0), (1, 2), (2, 0), (32, 2)]
 )  # of a device; None: on the host
 def test_diverged_runs_end_before_that_step_and_do_not_change_the_others(monkeypatch, read_every, evaluations):
     settings = TOGETHER.model_copy(update={"evaluations_per_epoch": evaluations})

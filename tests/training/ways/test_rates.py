@@ -1,26 +1,10 @@
 """Learning rates by layer, and options of the optimizer."""
 
-import pytest
-
 from frostline.model.ways import Way
 from frostline.training.train import run
 from frostline.training.updates import optimizer_groups
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
 from training.runs import spec_of
-
-
-def test_the_learning_rate_decays_from_each_layer_to_the_one_below(experiment):
-    anatomy = experiment.pretrained.anatomy
-    parameters = dict(experiment.pretrained.model.named_parameters())
-    spec = spec_of("llrd", way=Way(layer_decay=0.5), learning_rate=0.08, head_learning_rate=0.3)
-    names = {id(p): name for name, p in parameters.items()}
-    rates = {
-        anatomy.places[names[id(p)]]: group["lr"]
-        for group in optimizer_groups(spec, anatomy, parameters)
-        for p in group["params"]
-    }
-    layers = {"layer 2": 0.08, "layer 1": 0.04, "layer 0": 0.02, "embeddings": 0.01}
-    assert rates == pytest.approx({**layers, "pooler": 0.3, "head": 0.3})
 
 
 def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(tmp_path):
