@@ -154,6 +154,7 @@ def test_batches_contain_every_row_once_and_respect_their_capacity(
             )  # an example's own length decides in which batches it is
             assert batch.lengths.sum() <= batch.capacity == BUDGET
             assert batch.examples == BUDGET // (TINY if tiny else LENGTH_MULTIPLE)
+            assert batch.computed_tokens == BUDGET
         else:
             assert len(set(padded)) == 1 and len(batch.rows) <= batch.examples == BUDGET // padded[0]
             assert (batch.lengths < padded).all()  # every example has padding

@@ -115,6 +115,18 @@ def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others
     assert saved == pytest.approx([expected, expected])  # the layers below do not change
 
 
+def test_a_batch_of_the_forward_pass_costs_as_much_with_few_rows_as_with_many(tiny_bert: Path) -> None:
+    """Copies fill it up. A forecast scales with the speed that it measures on such a batch."""
+    experiment = context_of(tiny_bert)
+    costs = CostModel(experiment, StateSelection((1,), head=False))
+    lengths = experiment.tokens.lengths
+    one = np.flatnonzero(lengths == lengths[0])[:1]
+    assert costs.forward_pass(one) > 0 and costs.forward_pass(np.repeat(one, 4)) == pytest.approx(
+        costs.forward_pass(one)
+    )
+    assert costs.forward_pass(one[:0]) == 0
+
+
 @pytest.mark.parametrize(("order", "evaluations"), [("at-once", 2), ("gradual", 5), ("head-first", 2)])
 def test_evaluations_of_all_phases_are_counted(order: str, evaluations: int, tiny_bert: Path, tmp_path: Path) -> None:
     """Five phases in two epochs: each one ends with an evaluation."""

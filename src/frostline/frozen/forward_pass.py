@@ -127,6 +127,11 @@ class ForwardBatch:
     capacity: int
     examples: int
 
+    @property
+    def computed_tokens(self) -> int:
+        """The number of computed tokens, with padding and copies."""
+        return self.capacity or self.examples * int(self.padded_lengths.max())
+
     def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
         """The model's inputs, including the copies that fill a padded batch."""
         copies = 0 if self.capacity else self.examples - len(self.rows)

@@ -3,7 +3,8 @@
 The price of a run is a count of layers and tokens. A token that passes a layer takes two operations for each parameter of the
 layer, and four for each channel and each token of its example, with which attention compares it. An example takes two for each
 parameter of the head. What is trained takes three times that: the forward pass, the gradient of its input and the gradient of its
-parameters. A frozen layer above the lowest trained one takes it twice. Padding, embeddings and activations are not priced.
+parameters. A frozen layer above the lowest trained one takes it twice. Embeddings and activations are not priced. Padding is only
+priced in the forward pass over the frozen layers.
 
 In addition to the pretrained values, a run holds the values that it trains and, if it keeps its best epoch, the best values. Its
 optimizer holds AdamW's two moments. A training step adds gradients. All of them are fp32. On a CPU, oneDNN compiles kernels for
@@ -19,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from frostline.fast.optimizer import large_tables
-from frostline.frozen.forward_pass import Lengths, Rows, StateSelection
+from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSelection
 from frostline.model.device import Machine
 from frostline.model.terms import HEAD, POOLER, HeadKind, layer_place
 from frostline.model.ways import Way
@@ -113,8 +114,14 @@ class CostModel:
 
     def forward_pass(self, rows: Rows) -> float:
         """Operations of the forward pass over the frozen layers for these rows."""
-        batches = Batches.of(self.experiment.tokens.lengths[rows], 1)
-        return self._price(self.experiment, batches, 0, self.cached.depth(self.anatomy.count))
+        batches = self.experiment.forward_pass(self.cached).batches(self.experiment.tokens.lengths, rows)
+        return sum(map(self.forward_batch, batches))
+
+    def forward_batch(self, batch: ForwardBatch) -> float:
+        """Operations of one batch of it, also for what fills the batch up: of a few rows, that is most of it."""
+        own = Batches.of(batch.lengths, len(batch.rows))
+        price = self._price(self.experiment, own, 0, self.cached.depth(self.anatomy.count))
+        return price * batch.computed_tokens / own.tokens
 
     def _price(
         self,

@@ -208,7 +208,7 @@ def _forward_pass_speed(costs: CostModel, rows: Rows) -> float:
             begun = perf_counter()
             for array in compute(batch, None)[0].values():
                 array.float().cpu()
-            speeds.append(share * costs.forward_pass(batch.rows) / (perf_counter() - begun))
+            speeds.append(share * costs.forward_batch(batch) / (perf_counter() - begun))
     return statistics.median(speeds[1:])  # the first is a warm-up
 
 
