@@ -1,5 +1,7 @@
 """The built-in example."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +11,7 @@ import pytest
 import frostline.api.sweep as demo
 from frostline import FrostlineError
 from frostline.sweeps.progress import Progress
-from tiny import Frostline, plan_of
+from tiny import plan_of
 
 
 def test_the_packaged_model_is_installed() -> None:
@@ -42,6 +44,26 @@ def test_the_demo_with_few_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_as_printed(frostline: Frostline) -> None:
-    done = frostline("demo", "--seeds", "1")
-    assert done.code == 0 and done.out.startswith("Tune the last ") and Path("frostline-demo/model").is_dir()
+def test_the_demo_as_printed_runs_from_the_wheel(tmp_path: Path) -> None:
+    """The wheel has data and templates, and no tests. Its program runs outside of the tree."""
+    site, (wheels, work) = tmp_path / "site", (tmp_path / "wheels", tmp_path / "work")
+    work.mkdir()
+
+    def python(*words: str | Path, **more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words], cwd=work, env={**os.environ, **more}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    python("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, Path(__file__).parents[2])
+    (wheel,) = wheels.iterdir()
+    python("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+    assert {path.name for path in site.iterdir()} - {"bin"} == {
+        "frostline",
+        f"{wheel.name.rsplit('-', 3)[0]}.dist-info",
+    }
+    assert all((site / "frostline" / name).is_file() for name in ("py.typed", "studies/published/lee2019.csv"))
+    assert python("-c", "import frostline; print(frostline.__file__)", PYTHONPATH=str(site)).startswith(str(site))
+    printed = python("-m", "frostline", "demo", "--seeds", "1", PYTHONPATH=str(site))
+    assert printed.startswith("Tune the last ") and (work / "frostline-demo" / "model").is_dir()
