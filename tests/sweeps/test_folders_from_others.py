@@ -33,6 +33,7 @@ from frostline.sweeps.results.folder import CHECKSUM, Folder, _checksum
 from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.tensor_files import BestWeights
 from records import failed, result
 from search_runs import record_of
 from tiny import Frostline, contents
@@ -70,6 +71,26 @@ def test_a_link_in_place_of_a_file_is_refused_and_stays(here: Path, frostline: F
     assert path.is_symlink() and (contents(target) if target.is_dir() else target.read_bytes()) == before
 
 
+def test_nothing_is_written_or_moved_through_a_link(here: Path, tmp_path: Path) -> None:
+    outside, store, run = tmp_path / "outside", Store(here), Folder(here).runs[0].digest
+    outside.mkdir()
+    for name in ("leases", "damaged", "weights"):
+        shutil.rmtree(here / name, ignore_errors=True)
+        (here / name).symlink_to(outside)
+    with pytest.raises(FrostlineError, match="leases is a link"), Leases(here):
+        pass
+    (here / "runs" / run / "result.json").write_bytes(b"{}")
+    weights, spec = BestWeights(here), Folder(here).runs[0]
+    for change in (lambda: store.result(run), lambda: weights.save_if_best(spec, 1.0, {}), weights.remove):
+        with pytest.raises(FrostlineError, match="is a link to"):
+            change()
+    linked(here / "runs")
+    for write in (lambda: store.publish(result("aa")), lambda: store.fail(failed("aa"))):
+        with pytest.raises(FrostlineError, match="runs is a link"):
+            write()
+    assert not list(outside.iterdir())
+
+
 @pytest.mark.parametrize("name", ["tables", "report.html", "figures/validation_curve.svg"])
 def test_a_report_is_not_written_through_a_link(here: Path, tmp_path: Path, name: str) -> None:
     outside, link = tmp_path / "outside", here / name
@@ -87,7 +108,7 @@ def test_a_report_is_not_written_through_a_link(here: Path, tmp_path: Path, name
 @pytest.mark.parametrize(
     ("name", "args"),
     [
-        *((name, ["work", "o"]) for name in ("runs", "leases", "checkpoints")),
+        *((name, ["work", "o"]) for name in ("runs", "checkpoints")),
         ("retried", ["work", "o", "--retry", "failed"]),
         *((name, ["sweep", "o/sweep.toml", "--out", "o"]) for name in (".finish.lock", "forecast.json", "model")),
         ("figures", ["report", "o"]),
