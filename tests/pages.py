@@ -83,9 +83,12 @@ DRAW = Figure.savefig
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><rect id="blank" width="10" height="10"/></svg>'
 
 
-def save_blank(figure: Figure, target: Any, *, format: str, **options: Any) -> None:
+def save_blank(figure: Figure, target: Any, *, format: str | None = None, **options: Any) -> None:
     """Save a blank figure, in place of ``Figure.savefig``."""
-    target.write(SVG if format == "svg" else SVG.encode())
+    if isinstance(target, str | Path):
+        Path(target).write_text(SVG)
+    else:
+        target.write(SVG if format == "svg" else SVG.encode())
 
 
 def draw_nothing() -> None:
