@@ -47,6 +47,19 @@ def test_a_learning_rate_that_fails_is_not_chosen() -> None:
     assert rate is not None and rate != 1e-4 and set(seen.scores("full", rate).values()) == {0.8}
 
 
+def test_the_best_learning_rate_is_expected_to_score_less_the_worse_its_neighbour_did() -> None:
+    def expected(*other: float) -> float:
+        seen = nothing_seen(rows := Rows(same_errors=False))
+        scores = {("full", 1e-4): 0.7, ("full", 5e-5): 0.6} if other else {("full", 1e-4): 0.7}
+        for (k, rate), score in {(0, 1e-3): 0.6, **scores}.items():
+            seen.known[one] = rows.observe(one := Candidate(Recipe(k), rate, 0), score)
+        surrogate = seen.surrogate()
+        assert surrogate is not None
+        return surrogate.full.expected
+
+    assert expected(0.6) < expected() - 0.002
+
+
 def test_the_budget_is_final_once_given_or_full_was_timed() -> None:
     seen = nothing_seen()
     assert not seen.budget_is_final and nothing_seen(budget_given=1.0).budget_is_final

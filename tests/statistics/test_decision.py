@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.statistics import decision as decision_module
 from frostline.statistics.analysis_settings import POINT, PRICE, Goal
 from frostline.statistics.decision import JointEstimate, Option, Rule, decide
 from frostline.statistics.evidence import Scores
+from frostline.statistics.posterior import Observed, posterior
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 
@@ -119,3 +121,31 @@ def test_a_way_is_beside_the_largest_k_of_at_most_its_cost() -> None:
 def test_a_way_that_costs_less_than_every_k_is_beside_none() -> None:
     assert estimate([0.3], depth=(0.5, 1.0)).observed.beside == {}
     assert np.isfinite(estimate([0.3], depth=(0.5, 1.0)).posterior.draws).all()
+
+
+def run(name: str, rate: float, seed: int = 0, score: float = 0.8) -> RunResult:
+    return RunResult(
+        recipe=Recipe(name), run=f"{name} {rate} {seed}", seed=seed, learning_rate=rate, validation_best=score
+    )
+
+
+def test_runs_at_other_learning_rates_count_beside_their_choice_and_are_no_choices() -> None:
+    cells = {"head only": [run("head only", 0.1)], "full": [run("full", 3.0, score=0.9)]}
+    others = [run("full", rate, score=0.7) for rate in (4.0, 1.0, 2.0)] + [run("last 1", 1.0)]
+    alone = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5))
+    found = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5), at_other_rates=others)
+    assert found.names == alone.names and [len(one) for one in found.observed.scores] == [1, 1]
+    assert found.posterior.draws.shape == alone.posterior.draws.shape
+    assert [one.score for one in found.choices] == [one.score for one in alone.choices] == [0.8, 0.9]
+    assert found.choices[-1].expected < alone.choices[-1].expected - 0.005
+
+
+def test_each_learning_rate_is_beside_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions 2 and 3 are lower ones of the second choice, the nearest one first; then a higher one, and another choice."""
+    seen: list[Observed] = []
+    monkeypatch.setattr(decision_module, "posterior", lambda known: (seen.append(known), posterior(known))[1])
+    cells = {"head only": [run("head only", 0.1)], "full": [run("full", 3.0)]}
+    others = [run("full", rate, score=rate / 10) for rate in (4.0, 1.0, 2.0)] + [run("head only", 0.2, score=0.6)]
+    JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5), at_other_rates=others)
+    assert [*seen[0].scores[2:]] == [{"0": 0.2}, {"0": 0.1}, {"0": 0.4}, {"0": 0.6}]
+    assert seen[0].other_rates == {2: 1, 3: 2, 4: 1, 5: 0}

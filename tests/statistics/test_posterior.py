@@ -168,3 +168,26 @@ def test_longer_training_gains_what_is_expected_until_another_k_was_trained_as_l
     assert expected_gains({}) == pytest.approx([0.01] * 3, abs=0.004)
     assert nothing[0] < 0.007 < 0.014 < much[0]
     assert much[1:] == pytest.approx([0.03] * 2, abs=0.006)
+
+
+def expected_level(**pairs: Mapping[int, int]) -> float:
+    """What is expected of a choice that scored .80 beside two others with .70 that it is tied to, all with an error of .05."""
+    scores = [{"0": 0.7}, {"0": 0.75}, {"0": 0.8}, {"0": 0.7}, {"0": 0.7}]
+    known = Observed(scores, np.eye(5) * 0.05**2, [0, 1, None, None, None], **pairs)
+    return float(posterior(known).draws[:, 2].mean())
+
+
+def test_the_best_of_several_learning_rates_owes_part_of_its_score_to_luck() -> None:
+    alone = expected_level()
+    assert alone == pytest.approx(0.8, abs=0.01)
+    assert 0.71 < expected_level(other_rates={3: 2, 4: 3}) < alone - 0.03
+
+
+def test_a_model_that_trains_no_layer_is_pulled_towards_the_smallest_k_a_little() -> None:
+    assert 0.76 < expected_level(untrained={2: 0}) < expected_level() - 0.005
+
+
+def test_a_learning_rate_that_is_clearly_better_stays_so() -> None:
+    scores = [{str(seed): mean + noise for seed, noise in enumerate((-0.01, 0.0, 0.01))} for mean in (0.7, 0.8, 0.6)]
+    known = Observed(scores, np.eye(3) * 0.008**2, [0, 1, None], other_rates={2: 1})
+    assert posterior(known).draws[:, 1].mean() == pytest.approx(0.8, abs=0.004)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from frostline.statistics.decision import JointEstimate, dominating
 from frostline.statistics.predictions import RATIO, Labelled, RunPredictions, fold_effects
 from frostline.statistics.recipe import FULL, Recipe
-from frostline.statistics.run_result import Alternative, RunResult
+from frostline.statistics.run_result import WORDS, Alternative, RunResult
 
 FOLDS, SIZE = 3, 60
 DEPTH = [0.0, 0.5, 1.2]
@@ -74,6 +74,15 @@ def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None
     assert of_probe == pytest.approx(38 / 60)  # scored on all folds, so it needs no correction
     assert one < 0.7 and head > 0.5 and full - head == pytest.approx(0.25)
     assert with_probe.fold_parameters > 0
+
+
+def test_a_model_of_words_does_not_tell_how_easy_folds_are(made: Made) -> None:
+    """What is hard for it is hardly harder for a pretrained model."""
+    runs = [[made.run("head only", 0, 30)], [made.run("last 1", 2, 42)], [made.run("full", 0, 45)]]
+    words = Alternative(made.on_all_rows(WORDS, 30, 36, 48))
+    observed = made.evidence.observed([*runs, [words]], [*DEPTH, None])
+    np.testing.assert_allclose(observed.means, observed.measured)
+    assert observed.fold_parameters == 0
 
 
 def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:

@@ -352,10 +352,19 @@ class Observations:
     def runs(self, recipe: Recipe) -> list[RunResult]:
         """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(recipe)
-        good = {} if rate is None else self.scores(recipe, rate)
+        return [] if rate is None else self._counted(recipe, rate)
+
+    def _counted(self, recipe: Recipe, rate: float) -> list[RunResult]:
+        """The runs at a learning rate that count for its mean."""
+        good = self.scores(recipe, rate)
         return [
             run for run in self._finished() if (run.recipe, run.learning_rate) == (recipe, rate) and run.seed in good
         ]
+
+    def _at_other_rates(self) -> list[RunResult]:
+        """The runs that count for the mean of a learning rate that is not the best one of its recipe."""
+        rates = dict.fromkeys((one.recipe, one.learning_rate) for one in self.known)
+        return [run for recipe, rate in rates if rate != self.best_learning_rate(recipe) for run in self._counted(recipe, rate)]
 
     def surrogate(self) -> Surrogate | None:
         """What is expected of every recipe; None before the reference has a score."""
@@ -370,7 +379,8 @@ class Observations:
         cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}
         depth = [space.share(one) + (one.k is None) / space.layers for one in space.curve]
         others = [space.share(one) for one in space.recipes[len(depth) :]]
-        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence, others, space.lengths)
+        at_other_rates = self._at_other_rates()
+        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence, others, space.lengths, at_other_rates)
         with_score = [one for one in space.longer(space.reference) if self.best_learning_rate(one) is not None]
         reference = (with_score or [space.reference])[-1]
         step = NextStep(

@@ -278,12 +278,14 @@ class CellRuns:
         ended: The finished runs, with their outcomes.
         good: The runs that the means include.
         learning_rates: Every learning rate that was tried for this k.
+        at_other_rates: The runs that the means of the other ones would include.
     """
 
     runs: Sequence[RunResult]
     ended: Sequence[RunResult]
     good: Sequence[RunResult]
     learning_rates: Sequence[float | None]
+    at_other_rates: Sequence[RunResult] = ()
 
 
 def summarize_cell(

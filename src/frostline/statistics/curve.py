@@ -154,7 +154,19 @@ def _cells(
     for k, shown in runs_at_best_learning_rate(every, chance, settings).items():
         ended = done(shown)
         rates = sorted({run.learning_rate for run in every[k]}, key=lambda rate: rate or 0.0)
-        cells[k] = CellRuns(runs=shown, ended=ended, good=counted(ended, settings), learning_rates=rates)
+        at_other_rates = [
+            run
+            for rate in rates
+            if rate != shown[0].learning_rate
+            for run in counted(done(one for one in every[k] if one.learning_rate == rate), settings)
+        ]
+        cells[k] = CellRuns(
+            runs=shown,
+            ended=ended,
+            good=counted(ended, settings),
+            learning_rates=rates,
+            at_other_rates=at_other_rates,
+        )
     return cells
 
 
@@ -194,7 +206,8 @@ def _decide(
     shares = [step.tuned_share for step in usable if not on_curve(step)]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
     good: dict[str, Sequence[RunResult]] = {step.recipe: cells[step.recipe].good for step in usable}
-    choices = JointEstimate.of(good, depth, alternatives, evidence, ways, lengths).choices
+    others = [run for step in usable for run in cells[step.recipe].at_other_rates]
+    choices = JointEstimate.of(good, depth, alternatives, evidence, ways, lengths, others).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)

@@ -9,7 +9,7 @@ price is the score that full fine-tuning of this length is worth: two points by 
 tuned layers and the epochs. Unlike measured times, their shares are the same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
-neighbours, and a way towards the k of its cost. Models that train no layer have no neighbours. A choice is never recommended
+neighbours, a way towards the k of its cost, and the best of several learning rates towards the others. A choice is never recommended
 if another one has measured at least its score at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
@@ -278,6 +278,7 @@ class JointEstimate:
         evidence: Evidence,
         ways: Sequence[float] = (),
         lengths: Lengths = ONE_LENGTH,
+        at_other_rates: Iterable[RunResult] = (),
     ) -> Self:
         """The estimate from the runs that count for the mean of each choice.
 
@@ -289,6 +290,8 @@ class JointEstimate:
             evidence: The scores and their uncertainty.
             ways: The share of layers that each of the others tunes.
             lengths: Of training.
+            at_other_rates: The runs that count for the mean of another learning rate of one of the cells. They tell how much
+                the best of several learning rates owes to luck.
         """
         runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
         names, shares = [Recipe(name) for name in cells], [*(min(1.0, place) for place in depth), *ways]
@@ -296,14 +299,17 @@ class JointEstimate:
             *(share * lengths.share(name) for share, name in zip(shares, names, strict=True)),
             *(0.0 for _ in alternatives),
         )
-        observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
+        count, chains = len(runs), _chains_of_rates([*cells.values()], at_other_rates)
+        runs += [some for chain in chains.values() for part in chain for some in part]
+        observed = evidence.observed(runs, [*depth, *(None for _ in runs[len(depth) :])])
         longer = lengths.longer(names, shares, len(depth))
         beside = _largest_affordable_k(
             shares[: len(depth)], {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
         )
-        observed = replace(observed, beside=beside, longer=longer)
-        others = range(len(depth), len(cells))
-        return cls((*cells, *alternatives), costs, observed, posterior(observed), others)
+        untrained = dict.fromkeys(range(len(cells), count), 0) if depth else {}
+        observed = replace(observed, beside=beside, untrained=untrained, longer=longer, other_rates=_beside(chains, count))
+        others, found = range(len(depth), len(cells)), posterior(observed)
+        return cls((*cells, *alternatives), costs, observed.first(count), found.first(count), others)
 
     @cached_property
     def choices(self) -> tuple[Option, ...]:
@@ -323,6 +329,37 @@ class JointEstimate:
             for n, mean, score in means
         ]
         return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers
+
+
+Chains = Mapping[int, tuple[Sequence[Sequence[Scored]], Sequence[Sequence[Scored]]]]
+
+
+def _chains_of_rates(cells: Sequence[Sequence[Scored]], others: Iterable[RunResult]) -> Chains:
+    """For each cell by its position, its runs at lower and at higher learning rates, those of the nearest one first."""
+    place = {one.recipe: (n, one.learning_rate or 0.0) for n, runs in enumerate(cells) for one in runs[:1]}
+    found: dict[int, dict[float, list[Scored]]] = {}
+    for run in others:
+        if run.recipe in place:
+            found.setdefault(place[run.recipe][0], {}).setdefault(run.learning_rate or 0.0, []).append(run)
+    rates = {n: rate for n, rate in place.values()}
+    return {
+        n: (
+            [some[rate] for rate in sorted(some, reverse=True) if rate < rates[n]],
+            [some[rate] for rate in sorted(some) if rate > rates[n]],
+        )
+        for n, some in found.items()
+    }
+
+
+def _beside(chains: Chains, count: int) -> dict[int, int]:
+    """The neighbour of the runs at each other learning rate. Their positions begin at ``count``, in the order of the chains."""
+    found: dict[int, int] = {}
+    for n, chain in chains.items():
+        for part in chain:
+            for nearest in range(len(part)):
+                position = count + len(found)
+                found[position] = position - 1 if nearest else n
+    return found
 
 
 def _largest_affordable_k(ks: Sequence[float], ways: Mapping[int, float]) -> dict[int, int]:

@@ -16,7 +16,9 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **Training length.** The curve is that of the shortest training. A longer one is expected to gain on it, the more the fewer
   steps the shorter one has. One factor multiplies what is expected at all k, because they gain alike. Differences from that are
   Student's t with 3 degrees of freedom.
-- **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
+- **Learning rates.** The runs of a choice at its other learning rates are ends of a chain: each is expected to score as its
+  neighbour, with Cauchy differences. So the best of several learning rates is pulled towards the others.
+- **Beside the curve.** A linear probe or a TF-IDF model is expected to score as the smallest k, with wide Cauchy differences.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
@@ -24,7 +26,7 @@ statement with a probability of, for example, 70 to 80 % is true.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -40,7 +42,9 @@ CHANCES = np.array([0.5, 0.5])  # of the two forms
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
-GAP_TAIL = 1.0  # their degrees of freedom: most ways score as their k, and a few are far worse
+TYPICAL_RATE_GAP = 0.01  # the same between neighbouring learning rates
+TYPICAL_UNTRAINED_GAP = 0.2  # the same between a model that trains no layer and the smallest k
+GAP_TAIL = 1.0  # the degrees of freedom of all three: most are small, and a few are large
 STILL_TO_GAIN, HALF = 0.04, 1_000  # the prior's gain of training on and on, in score; half of it after so many examples
 FACTOR_SPREAD = 2.0  # the prior's standard deviation of how many times as much a task gains
 TYPICAL_EXCESS = (
@@ -194,6 +198,8 @@ class Observed:
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
             None, after all others: the choice is not on the curve.
         beside: For ways to tune, by position: the position of the k that they are expected to score as.
+        untrained: The same for models that train no layer.
+        other_rates: The same for the runs of a choice at another learning rate, with the neighbouring learning rate.
         longer: For longer trainings, by position: the position of the next shorter one, and the score it is expected to gain.
         measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
             are without the effects of the folds.
@@ -204,6 +210,8 @@ class Observed:
     row_covariance: Array | None
     depth: Sequence[float | None]
     beside: Mapping[int, int] = field(default_factory=dict)
+    untrained: Mapping[int, int] = field(default_factory=dict)
+    other_rates: Mapping[int, int] = field(default_factory=dict)
     longer: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     measured: Sequence[float] | None = None
     fold_parameters: float = 0.0
@@ -217,6 +225,18 @@ class Observed:
     def means(self) -> Array:
         """The mean score of each choice with scores, ``[seen]``."""
         return np.array([np.mean(list(one.values())) for one in self.scores if one])
+
+    def first(self, count: int) -> "Observed":
+        """What is known about the first ``count`` choices, without other learning rates of them."""
+        covariance, seen = self.row_covariance, int((self.seen < count).sum())
+        return replace(
+            self,
+            scores=self.scores[:count],
+            row_covariance=None if covariance is None else covariance[:count, :count],
+            depth=self.depth[:count],
+            other_rates={},
+            measured=None if self.measured is None else self.measured[:seen],
+        )
 
     @property
     def rows(self) -> Array:
@@ -296,13 +316,22 @@ class Posterior:
         draws: Of the mean scores, ``[draws, J]``.
         noise: How scores vary over seeds.
         spreads: The standard deviation over seeds of each choice in each chain, ``[CHAINS, J]``; without scores the common one.
-        curves: The precision of the means by the prior of curve, ways and lengths alone, in each chain, ``[CHAINS, J, J]``.
+        curves: The precision of the means by the prior of everything but learning rates, in each chain, ``[CHAINS, J, J]``.
     """
 
     draws: Array
     noise: SeedNoise
     spreads: Array
     curves: Array
+
+    def first(self, count: int) -> "Posterior":
+        """That of the first ``count`` choices. The prior ties none of them to one of the others, except by learning rates."""
+        return replace(
+            self,
+            draws=self.draws[:, :count],
+            spreads=self.spreads[:, :count],
+            curves=self.curves[:, :count, :count],
+        )
 
 
 def posterior(observed: Observed) -> Posterior:
@@ -320,18 +349,27 @@ def posterior(observed: Observed) -> Posterior:
     spreads[:, observed.seen] = own
     precision, evidence = _from_scores(observed, scaled(noise.correlation, own))
     curve = Curve(on_curve, len(observed.depth) - count, random)
-    ways = Differences(_beside(observed.beside, len(observed.depth)), TYPICAL_GAP, GAP_TAIL, random)
+    pairs = (
+        (observed.beside, TYPICAL_GAP),
+        (observed.untrained, TYPICAL_UNTRAINED_GAP),
+        (observed.other_rates, TYPICAL_RATE_GAP),
+    )
+    choices = len(observed.depth)
+    alike = [Differences(_beside(some, choices), typical, GAP_TAIL, random) for some, typical in pairs]
     longer = Longer(observed.longer, len(observed.depth), random)
     draws = []
     for sweep in range(SWEEPS):
-        prior = curve.precision + ways.precision + longer.precision
+        prior = curve.precision + longer.precision + sum(one.precision for one in alike)
         value = _normal(precision + prior, evidence + curve.evidence + longer.evidence, random)
         curve.update(value)
-        ways.update(value)
+        for one in alike:
+            one.update(value)
         longer.update(value)
         if sweep >= BURN_IN:
             draws.append(value)
-    return Posterior(np.concatenate(draws), noise, spreads, curve.precision + ways.precision + longer.precision)
+    beside, untrained, _ = alike
+    curves = curve.precision + longer.precision + beside.precision + untrained.precision
+    return Posterior(np.concatenate(draws), noise, spreads, curves)
 
 
 def scaled(correlation: Array, spreads: Array) -> Array:

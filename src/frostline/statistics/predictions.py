@@ -38,7 +38,7 @@ from frostline.statistics.inference import (
 )
 from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
-from frostline.statistics.run_result import Scored
+from frostline.statistics.run_result import WORDS, Scored
 
 RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
 
@@ -224,10 +224,11 @@ class RunPredictions:
     def _comparable(self, cells: Sequence[Sequence[Scored]]) -> tuple[dict[str, NDArray[np.float64]], float]:
         """Scores of the runs as in ``self[run]``, without the effects of their folds; and the parameters of these effects.
 
-        A run that is scored on all rows, such as a probe, has a score on each fold, too. It only helps to estimate the effects.
+        A model that is scored on all rows, such as a probe, has a score on each fold, too. It only helps to estimate the effects.
+        A TF-IDF model does not help: what is hard for it is hardly harder for a pretrained model.
         """
         names = [run.run for runs in cells for run in runs]
-        masks = {name: self._rows_scored(name) for name in names}
+        masks = {name: self._rows_scored(name) for name in names if name != WORDS}
         folds = {mask.tobytes(): mask for mask in masks.values() if not mask.all()}
         if not folds:
             return {name: self[name] for name in names}, 0.0
