@@ -80,6 +80,16 @@ def test_nothing_dominated_is_recommended(choices: list[Option], price: float) -
     assert better is None or (price == 0.0 and better.expected == chosen.expected)
 
 
+def test_expected_scores_decide_what_is_dominated() -> None:
+    """The table shows them, so a measured score that was lucky neither bars a better choice nor saves a worse one."""
+    lucky = replace(choice("last 1", 0.80, 0.2), comparable=0.85)
+    unlucky = replace(choice("full", 0.87, 1.0), comparable=0.84)
+    worse = replace(choice("last 2", 0.79, 0.4), comparable=0.90)
+    decision, facts = decide([lucky, worse, unlucky], unlucky, Rule(goal=GOAL), base=0.5, margin=0.01)
+    assert decision.choice == "full"
+    assert [one.dominated_by for one in facts] == [None, "last 1", None]
+
+
 @given(some_options())
 def test_an_easier_target_is_likelier(choices: list[Option]) -> None:
     for one in decide(choices, choices[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:

@@ -155,7 +155,7 @@ class Choice:
         value: The expected score less the price of the cost.
         probabilities: Of the usual targets.
         better_than_previous: The probability that it is better than the next smaller k.
-        dominated_by: A choice with at least as high a score at no higher cost.
+        dominated_by: A choice that is expected to score at least as high at no higher cost.
     """
 
     choice: str

@@ -9,8 +9,8 @@ price is the score that full fine-tuning of this length is worth: two points by 
 tuned layers and the epochs. Unlike measured times, their shares are the same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
-neighbours, a way towards the k of its cost, and the best of several learning rates towards the others. A choice is never recommended
-if another one has measured at least its score at no higher cost.
+neighbours, a way towards the k of its cost, and the best of several learning rates towards the others. So a choice is never
+recommended if another one is expected to score more at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """
@@ -97,7 +97,7 @@ class Rule:
     def choose(self, choices: Sequence[Option], full: Option) -> Option:
         """The recommended choice; of equals the first."""
         if self.sure is None:
-            return max((one for one in choices if dominating(one, choices) is None), key=self.value)
+            return max(choices, key=self.value)
         enough = [one for one in choices if self.probability(one, full) >= self.sure]  # full is always among them
         return min(enough, key=lambda one: (one.cost, -one.expected))
 
@@ -184,9 +184,9 @@ def _probabilities(choice: Option, full: Option, base: float, margin: float) -> 
 
 
 def dominating(choice: Option, choices: Sequence[Option]) -> str | None:
-    """The first choice that has measured at least as high a score for at most the cost, one of them better; None: none."""
+    """The first choice that is expected to score at least as high for at most the cost, one of them better; None: none."""
     for one in choices:
-        theirs, ours = (one.comparable, one.cost), (choice.comparable, choice.cost)
+        theirs, ours = (one.expected, one.cost), (choice.expected, choice.cost)
         if theirs[0] >= ours[0] and theirs[1] <= ours[1] and theirs != ours:
             return one.name
     return None
