@@ -206,3 +206,12 @@ def test_a_larger_k_takes_the_place_of_a_reference_without_result() -> None:
     assert search_outcome(waiting, [known, larger], ()).awaited is None
     for other in (row("b", "last 1"), row("c", "lora-2"), row("b", "full", None, "pending")):
         assert search_outcome(waiting, [known, other], ()).awaited == "last 2"
+
+
+def test_a_k_that_was_trained_for_another_number_of_epochs_is_not_skipped() -> None:
+    """Each name holds its length as soon as the folder has several."""
+    search = record_of(over=True, known=["a"], skipped=["last 1", "last 2"])
+    rows = [row("a", "head only for 3 epochs"), row("b", "last 1 for 10 epochs")]
+    assert search_outcome(search, rows, ()).skipped == ["last 2"]
+    search = record_of(over=True, known=["a"], skipped=["last 1 for 3 epochs", "last 2 for 3 epochs"])
+    assert search_outcome(search, rows, ()).skipped == ["last 2 for 3 epochs"]

@@ -232,6 +232,24 @@ def test_both_scores_are_expected_on_all_rows(scores: Scores, probe: Mapping[int
     assert "expected\nscore" in [column.title for column in table.columns]
 
 
+@pytest.mark.parametrize(
+    ("scores", "probe", "chosen", "rows"),
+    [
+        ({"head only": {0: 0.6, 1: 0.6, 2: 0.6}, "last 2": {0: 0.95}, "full": {0: 0.9, 1: 0.9}}, {}, "last 2", 40),
+        ({"head only": {0: 0.6}, "full": {0: 0.6, 1: 0.6}}, PROBE_ON_FOLDS, "probe", 200),
+        ({"full": {0: 0.9, 1: 0.9}}, {}, "full", 80),
+        ({"last 2": {0: 0.5}, "full": {0: 0.5, 1: 0.5}}, {}, "last 2", 40),
+    ],
+)
+def test_the_examples_are_those_of_the_recommended_choice(
+    scores: Scores, probe: Mapping[int, float], chosen: str, rows: int
+) -> None:
+    """The runs of all choices together may have been scored on more."""
+    (size,) = answer_with_folds(scores, probe).sizes
+    assert size.decision.choice == chosen
+    assert re.findall(r"on ([\d,]+) validation examples", size.sentence) == [str(rows)]
+
+
 def test_curves_compare_scores_without_the_effects_of_folds() -> None:
     """Last 3 is behind the reference on their common fold. Its mean is higher only because that fold is the easiest."""
     hard = {0: 0.9, 1: 0.75, 2: 0.75, 3: 0.75, 4: 0.75}

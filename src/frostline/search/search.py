@@ -436,7 +436,7 @@ class Search:
             head_learning_rates=list(space.head_learning_rates),
             selected_learning_rates=rates,
             results_so_far=seen.results_so_far(),
-            skipped=[one for one in untried if one in space.curve],
+            skipped=[one for one in space.curve if {one, *space.longer(one)} <= {*untried}],
             failed_reference=reference if stop and stop.no_reference else None,
             enough_budget=stop.enough if stop else None,
             requested=sorted(self.requested),

@@ -111,13 +111,12 @@ def _scored_on(
 
 def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[str]) -> SearchOutcome:
     """The outcome of a recorded search for the answer about these runs, of which some may be newer than the search."""
-    from frostline.sweeps.results.search_record import selected_learning_rates
+    from frostline.sweeps.results.search_record import selected_learning_rates, still_skipped
 
     of_search = [row for row in rows if row.train_size == search.train_size]
-    trained = {row.recipe for row in of_search}
     return SearchOutcome(
         interim_analyses=search.interim_analyses,
-        skipped=[k for k in search.skipped if k not in trained],
+        skipped=still_skipped(search, of_search),
         over=search.over,
         instead=_instead(search, of_search),
         awaited=None if _has_result(search.pending_reference, of_search) else search.pending_reference,

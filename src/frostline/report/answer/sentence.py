@@ -45,10 +45,10 @@ class Comparison:
         """What shares are of."""
         return f"gain over the {names.baseline(self.evidence.metric)}" if self.of_gain else "score"
 
-    @property
-    def rows(self) -> str:
-        """The validation examples that scores are of; empty if they are unknown."""
-        runs = [point.run for cell in self.curve.cells for point in cell.in_mean]
+    def rows(self, choice: str) -> str:
+        """The validation examples on which a choice was scored; empty if they are unknown."""
+        cell = self.curve.cell(choice)
+        runs = [point.run for point in cell.in_mean] if cell else [choice]
         count = (self.evidence.rows_of(runs) if runs else None) or self.evidence.rows
         return f" on {count:,} validation example{'s' if count > 1 else ''}" if count else ""
 
@@ -177,7 +177,7 @@ def _alone(comparison: Comparison, chosen: str, layers: int | None) -> str:
     else:
         others = "no run of full fine-tuning or of the last k layers succeeded"
     return (
-        f"{_instruction(chosen, cell, layers)}. Expect {comparison.scored(mean)}{basis}{comparison.rows}. "
+        f"{_instruction(chosen, cell, layers)}. Expect {comparison.scored(mean)}{basis}{comparison.rows(chosen)}. "
         f"Nothing was compared: {others}."
     )
 
@@ -202,7 +202,7 @@ def _undecided(comparison: Comparison, full: Cell) -> str:
     decision, choices = comparison.curve.decision, comparison.curve.choices
     named = [one for one in choices if decision and one.choice == decision.choice]  # the model that is saved
     best = max(named or choices, key=lambda one: one.expected)
-    reached = f"{comparison.scored(best.expected)}{comparison.rows}"
+    reached = f"{comparison.scored(best.expected)}{comparison.rows(best.choice)}"
     return (
         f"Undecided: nothing is shown to be above {comparison.baseline(full)}. The best so far is {tuning(best.choice)}: "
         f"expect {reached}. {LEARN_FIRST}"
@@ -225,7 +225,8 @@ def _recommendation(comparison: Comparison, chosen: str, full: Cell, layers: int
     expected = (
         f"Expect {names.metric(comparison.evidence.metric)} {ours}{our_cost}, against {theirs} with {other}{their_cost}"
     )
-    rows = f",{comparison.rows}" if comparison.rows else ""
+    rows = comparison.rows(chosen)
+    rows = f",{rows}" if rows else ""
     if weak:
         above = f"{_noun(full.recipe)} is not yet shown to be above {comparison.baseline(full)}"
         sure = f"The difference is {_difference(beside)} (95 % interval), but {above}"

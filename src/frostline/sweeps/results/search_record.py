@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.store import SEARCH
 from frostline.training.result import Layer, ProbeReport
@@ -64,7 +65,7 @@ class SearchRecord(BaseModel):
         head_learning_rates: Those of k = 0.
         selected_learning_rates: The best learning rate so far, by k.
         results_so_far: For each trained k.
-        skipped: Every k that was not trained.
+        skipped: Every k that was not trained, for any number of epochs.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
         enough_budget: The seconds of a budget that would allow the next step; None if the budget did not end the search.
         requested: Digests of the runs that this search, or an earlier one in the folder, requested.
@@ -135,9 +136,13 @@ def as_of_now(search: SearchRecord, rows: Sequence[RunResult]) -> SearchRecord:
         return search
     since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
     why = f"{since} been added to this folder since the search ended; the answer counts all."
-    trained = {row.recipe for row in newer}
-    skipped = [k for k in search.skipped if k not in trained]
-    return search.model_copy(update={"why": why, "skipped": skipped})
+    return search.model_copy(update={"why": why, "skipped": still_skipped(search, newer)})
+
+
+def still_skipped(search: SearchRecord, rows: Iterable[RunResult]) -> list[str]:
+    """Every k that neither the search nor one of these runs has trained. Runs of another length may have changed the names."""
+    trained = {row.recipe.trained for row in rows}
+    return [k for k in search.skipped if Recipe(k).trained not in trained]
 
 
 def selected_learning_rates(search: SearchRecord, rows: Sequence[RunResult]) -> dict[str, float]:
