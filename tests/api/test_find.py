@@ -121,11 +121,11 @@ def test_search_json_and_the_report_record_every_step(watched: tuple[Results, Wa
         assert len({one.epoch for one in result.scores if one.split == "validation"}) == 1
 
 
-def test_progress_shows_the_best_choice_and_the_budget(watched: tuple[Results, Watched]) -> None:
+def test_progress_shows_the_best_choice_and_the_budget_between_steps(watched: tuple[Results, Watched]) -> None:
     search, notes = watched[0].answer.search, watched[1].notes
     of_steps = [note for note in notes if "Trained for" in note]
     known = ["full" in {run["recipe"] for run in step["runs"]} for step in search["steps"]].index(True)
-    assert len(of_steps) == len(search["steps"])
+    assert len(of_steps) == len(search["steps"]) - 1  # the answer follows the last step, and may differ
     assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in of_steps[:known])
     assert all(note.startswith("  Best so far: ") for note in of_steps[known:])
     assert all(note.endswith(", and the budget is 17 min.") for note in of_steps)
@@ -135,7 +135,7 @@ def test_progress_shows_the_best_choice_and_the_budget(watched: tuple[Results, W
 
 def test_test_scores_are_hidden_until_the_search_is_over(watched: tuple[Results, Watched]) -> None:
     found, progress = watched
-    assert len(progress.tested) > 2 and not any(progress.tested) and found.answer.tested
+    assert len(progress.tested) > 1 and not any(progress.tested) and found.answer.tested
     assert all(row.test is not None for row in Folder(found.folder).rows)
 
 

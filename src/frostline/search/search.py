@@ -295,6 +295,8 @@ class Search:
         try:
             while True:
                 batch = next(batches)
+                if self.steps:  # after the last one, the answer says what is best
+                    self._report_progress()
                 self.progress.limit(self.seen.budget - self.seen.spent if self.seen.budget_is_final else None)
                 self._train_batch(batch)
         except StopIteration as end:
@@ -329,9 +331,6 @@ class Search:
             raise
         self._observe(batch.why, runs)
         self._write()
-        self.progress.note(self._so_far())
-        if why := self._why_changed():
-            self.progress.note(f"  {why}")
 
     def _request(self, batch: Batch) -> Runs:
         """Write the runs of a batch into the folder, where other processes find them."""
@@ -376,6 +375,12 @@ class Search:
         own = result.provenance.workers
         seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
         return Observation(score, seconds, run.digest, workers, result.outcome)
+
+    def _report_progress(self) -> None:
+        """Say what the best choice is between two steps, and why it changed."""
+        self.progress.note(self._so_far())
+        if why := self._why_changed():
+            self.progress.note(f"  {why}")
 
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""
