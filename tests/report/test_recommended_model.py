@@ -414,7 +414,8 @@ def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
     assert found["run"] == answer.sizes[0].recommended.run and found["logit_gap"] is None  # type: ignore[union-attr]
     card = (tmp_path / "o" / "model" / "README.md").read_text()
     assert "on all 60 labelled" in card and "fine-tuned on 60 examples" in card and "metric_value" not in card
-    assert "trained once more, on all 60 labelled rows. Scores are those" in (tmp_path / "o/report.html").read_text()
+    said = "on all 60 labelled rows. Scores are those of the validated runs, which had 40 training examples."
+    assert "which had 40 training examples" in card and said in (tmp_path / "o/report.html").read_text()
     file, before = tmp_path / "o" / "model" / "model.safetensors", weights(tmp_path / "o")
     written = file.stat().st_mtime_ns
     trained(tmp_path / "o", seeds=3, **given)
@@ -470,3 +471,17 @@ def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
     refused = pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another")
     with refused, without_locks():
         finished(tmp_path)
+
+
+def test_scores_of_a_refit_come_with_a_warning(tiny_bert: Path, tmp_path: Path, frostline: Any) -> None:
+    """The rows may be those that it was trained on."""
+    rows = pd.DataFrame(sentences(60))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    given = {"model": tiny_bert, "train": rows, "folds": 3, "seeds": 1}
+    warning = "trained on all 60 labelled rows of its sweep"
+    for refit in (True, False):
+        trained(tmp_path / "o", **given, refit=refit)
+        for command in ("evaluate", "predict"):
+            more = ("--overwrite",) if command == "predict" else ()
+            found = frostline(command, tmp_path / "o" / "model", tmp_path / "rows.csv", *more)
+            assert (warning in " ".join(f"{found.out} {found.err}".split())) is refit

@@ -235,7 +235,7 @@ def test_both_scores_are_expected_on_all_rows(scores: Scores, probe: Mapping[int
 @pytest.mark.parametrize(
     ("scores", "probe", "chosen", "rows"),
     [
-        ({"head only": {0: 0.6, 1: 0.6, 2: 0.6}, "last 2": {0: 0.95}, "full": {0: 0.9, 1: 0.9}}, {}, "last 2", 40),
+        ({"head only": {0: 0.6, 1: 0.6, 2: 0.6}, "last 2": {0: 0.95}, "full": {0: 0.8, 1: 0.8}}, {}, "last 2", 40),
         ({"head only": {0: 0.6}, "full": {0: 0.6, 1: 0.6}}, PROBE_ON_FOLDS, "probe", 200),
         ({"full": {0: 0.9, 1: 0.9}}, {}, "full", 80),
         ({"last 2": {0: 0.5}, "full": {0: 0.5, 1: 0.5}}, {}, "last 2", 40),

@@ -107,6 +107,19 @@ def test_the_first_step_is_planned_before_anything_is_trained(
     assert not Store(search_settings["out"]).ended()
 
 
+def test_a_search_that_is_submitted_again_keeps_its_steps_until_it_runs(
+    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frostline.find(**search_settings)
+    before = read_search(search_settings["out"])
+    monkeypatch.setattr(find_module.slurm, "submit", lambda out, script: "1")
+    find_module.submit("a script", **search_settings)
+    after = read_search(search_settings["out"])
+    assert before is not None and after is not None and before.over and not after.over
+    assert after.steps == before.steps and after.steps and after.results_so_far == before.results_so_far
+    assert set(after.requested) == set(before.requested)
+
+
 @pytest.fixture
 def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forecast of 40 seconds for each run of full fine-tuning, and of 2 seconds for any other run."""

@@ -329,6 +329,16 @@ def trained_task(folder: str | Path) -> Task | None:
         ) from error
 
 
+def refit_rows(folder: str | Path) -> int | None:
+    """The number of labelled rows that a model was trained on if these were all but those of a test set; else None."""
+    try:
+        refit = read_record(Path(folder) / RECORD).get("refit")
+    except (OSError, ValueError):  # the folder may come from others
+        return None
+    rows = refit.get("rows") if isinstance(refit, dict) else None
+    return rows if isinstance(rows, int) else None
+
+
 def _record_of(folder: str | Path) -> dict[str, Any] | None:
     """What frostline has written beside a model, with its columns; None if there is no such file."""
     # a sweep that saves an estimator writes both, and the task into the first

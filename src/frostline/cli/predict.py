@@ -235,7 +235,7 @@ def predict(
         from frostline.api.prediction import evaluate as evaluation_of
 
         examples, without = labelled
-        print("", *without, *_evaluation(evaluation_of(first, examples), examples), sep="\n")
+        print("", *without, *_of_refit(model), *_evaluation(evaluation_of(first, examples), examples), sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Score a model on a table of texts with labels.")
@@ -291,7 +291,7 @@ def evaluate(
     examples, without = labelled
     predictions = predict_texts(model, examples, **vars(options))
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
-    for note in (f"{file}: {labels}.", *table.notes, *without):
+    for note in (f"{file}: {labels}.", *table.notes, *without, *_of_refit(model)):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)
     if predictions.truncated:
@@ -300,6 +300,18 @@ def evaluate(
             f"{predictions.truncated:,} texts have more tokens than the model was trained with{lost}.", file=sys.stderr
         )
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
+
+
+def _of_refit(model: Path) -> list[str]:
+    """A warning that scores on the rows that a sweep had are no estimate, if the model was trained on all of them."""
+    from frostline.api.prediction import refit_rows
+
+    if (rows := refit_rows(model)) is None:
+        return []
+    return [
+        f"This model was trained on all {rows:,} labelled rows of its sweep but those of a test set. Scores on these rows are "
+        "too high: only those on other texts count."
+    ]
 
 
 def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:

@@ -147,13 +147,15 @@ def sentence_without_command(answer: Answer) -> str:
 
 
 def refit_sentence(answer: Answer) -> str:
-    """What the saved model was trained on, if that is more than the validated runs; else empty."""
+    """What the saved model and the runs with scores were trained on, if it was trained once more; else empty."""
     if answer.refit_rows is None:
         return ""
     without = " except the test set" if "test" in answer.data["report"]["splits"] else ""
     own = "Scores, temperature and threshold" if is_saved(answer) else "Scores"
     trained = f"The saved model was trained once more, on all {answer.refit_rows:,} labelled rows{without}."
-    return f"{trained} {own} are those of the runs that were validated."
+    return (
+        f"{trained} {own} are those of the validated runs, which had {answer.sizes[0].train_size:,} training examples."
+    )
 
 
 def loading(answer: Answer, folder: Path) -> str | None:

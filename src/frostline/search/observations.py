@@ -364,7 +364,12 @@ class Observations:
     def _at_other_rates(self) -> list[RunResult]:
         """The runs that count for the mean of a learning rate that is not the best one of its recipe."""
         rates = dict.fromkeys((one.recipe, one.learning_rate) for one in self.known)
-        return [run for recipe, rate in rates if rate != self.best_learning_rate(recipe) for run in self._counted(recipe, rate)]
+        return [
+            run
+            for recipe, rate in rates
+            if rate != self.best_learning_rate(recipe)
+            for run in self._counted(recipe, rate)
+        ]
 
     def surrogate(self) -> Surrogate | None:
         """What is expected of every recipe; None before the reference has a score."""
@@ -380,7 +385,9 @@ class Observations:
         depth = [space.share(one) + (one.k is None) / space.layers for one in space.curve]
         others = [space.share(one) for one in space.recipes[len(depth) :]]
         at_other_rates = self._at_other_rates()
-        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence, others, space.lengths, at_other_rates)
+        estimate = JointEstimate.of(
+            cells, depth, self.alternatives, self.evidence, others, space.lengths, at_other_rates
+        )
         with_score = [one for one in space.longer(space.reference) if self.best_learning_rate(one) is not None]
         reference = (with_score or [space.reference])[-1]
         step = NextStep(

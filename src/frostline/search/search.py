@@ -418,8 +418,16 @@ class Search:
         return f"It replaces {tuning(earlier.name)}, which {' and '.join(differences)}." if differences else ""
 
     def _write(self, stop: Stop | None = None, *, over: bool = False) -> None:
-        """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""
+        """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues.
+
+        Until its first step, a search that continues another one keeps the steps of that one.
+        """
         seen, space, store = self.seen, self.seen.space, self.plan.store
+        earlier, train_size = read_search(store.out), next(iter(self.runs.values())).train_size
+        if earlier and earlier.train_size == train_size and not self.steps and not over:
+            now = {"why": stop.why if stop else None, "over": False, "requested": sorted(self.requested)}
+            write_search(store.out, earlier.model_copy(update={**now, "abandoned": [], "known": []}))
+            return
         rates = {
             str(one): own
             for one in space.recipes
@@ -428,7 +436,7 @@ class Search:
         }
         reference, untried = space.reference, [one for one in space.recipes if not seen.tried(one)]
         record = SearchRecord(
-            train_size=next(iter(self.runs.values())).train_size,
+            train_size=train_size,
             why=stop.why if stop else None,
             over=over,
             pending_reference=reference if not over and space.reference in untried else None,

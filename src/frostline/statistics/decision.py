@@ -272,7 +272,7 @@ class JointEstimate:
     @classmethod
     def of(
         cls,
-        cells: Mapping[str, Sequence[Scored]],
+        cells: Mapping[str, Sequence[RunResult]],
         depth: Sequence[float],
         alternatives: Sequence[str],
         evidence: Evidence,
@@ -307,7 +307,9 @@ class JointEstimate:
             shares[: len(depth)], {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
         )
         untrained = dict.fromkeys(range(len(cells), count), 0) if depth else {}
-        observed = replace(observed, beside=beside, untrained=untrained, longer=longer, other_rates=_beside(chains, count))
+        observed = replace(
+            observed, beside=beside, untrained=untrained, longer=longer, other_rates=_beside(chains, count)
+        )
         others, found = range(len(depth), len(cells)), posterior(observed)
         return cls((*cells, *alternatives), costs, observed.first(count), found.first(count), others)
 
@@ -334,14 +336,14 @@ class JointEstimate:
 Chains = Mapping[int, tuple[Sequence[Sequence[Scored]], Sequence[Sequence[Scored]]]]
 
 
-def _chains_of_rates(cells: Sequence[Sequence[Scored]], others: Iterable[RunResult]) -> Chains:
+def _chains_of_rates(cells: Sequence[Sequence[RunResult]], others: Iterable[RunResult]) -> Chains:
     """For each cell by its position, its runs at lower and at higher learning rates, those of the nearest one first."""
     place = {one.recipe: (n, one.learning_rate or 0.0) for n, runs in enumerate(cells) for one in runs[:1]}
     found: dict[int, dict[float, list[Scored]]] = {}
     for run in others:
         if run.recipe in place:
             found.setdefault(place[run.recipe][0], {}).setdefault(run.learning_rate or 0.0, []).append(run)
-    rates = {n: rate for n, rate in place.values()}
+    rates = dict(place.values())
     return {
         n: (
             [some[rate] for rate in sorted(some, reverse=True) if rate < rates[n]],
