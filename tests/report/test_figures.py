@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.figures.drawing import save_figures, svg
-from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
+from frostline.report.figures.quality_against_cost import HEIGHT, LINE, WIDTH, limits, marks, quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL
@@ -173,6 +173,24 @@ def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) ->
     assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
     in_proportion = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
     assert [mark.x for mark in in_proportion] == pytest.approx([0, 1, 2, 4])
+
+
+def test_every_one_of_many_lengths_is_labelled_and_the_figure_is_taller() -> None:
+    """Each share of layers takes two costs, so the smallest difference is a small part of the axis."""
+    names = ["head only", "last 1", "last 2", "last 3", "last 4", "last 6"]
+    several = [
+        known(f"{name} for {epochs} epochs", 0.8, share * epochs / 10)
+        for name, share in zip(names, (0.0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 1.0), strict=True)
+        for epochs in (3, 10)
+    ]
+    figure = quality_against_cost(curve_of(*several, choice="last 2 for 3 epochs"), metric="accuracy")
+    assert figure is not None and figure.get_figheight() * 72 > HEIGHT + 100
+    axes = figure.axes[0]
+    assert len(axes.get_xticklabels()) == len(several) + 1
+    unit = 0.9 * WIDTH / np.ptp(axes.get_xlim())
+    assert min(np.diff(axes.get_xticks())) * unit >= LINE - 0.5
+    short = quality_against_cost(NEAR, metric="accuracy")
+    assert short is not None and short.get_figheight() * 72 < HEIGHT + 40
 
 
 def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:

@@ -19,8 +19,9 @@ from frostline.statistics.metrics import METRICS
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.statistics.run_result import ALTERNATIVES
 
-WIDTH, HEIGHT = 470, 420  # pixels; on a phone the text is still readable
+WIDTH, HEIGHT = 470, 420  # pixels, with short labels; on a phone the text is still readable
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
+LEGEND_LINE = 17  # height of a line of the legend, in pixels
 SHADE = 22  # half of the width of the shade behind the recommended choice, in pixels
 SMALLEST = 0.01  # difference of two costs that is drawn in proportion
 MEASURED: dict[str, Any] = {"marker": "_", "markersize": 13, "markeredgewidth": 1.6, "linewidth": 0}
@@ -67,14 +68,21 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve.decision.reference)
     whole, word = names.whole(curve), names.mark_of_choice(curve.decision)
+    expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
+    differ = any(choice.comparable != choice.score for choice in curve.choices)
+    handles = _legend(drawn, word, expected, f"measured mean{', without the effects of folds' if differ else ''}")
+    columns = 1 if differ or Recipe(reference.name).epochs else 2
+    labels, upright = _labels(drawn)
+    height = HEIGHT + LEGEND_LINE * (len(handles) / columns - 3)
+    height += LETTER * max(map(len, labels)) - 2 * LINE if upright else 0
     with matplotlib.rc_context(STYLE):
-        figure, axes = figure_of(WIDTH, HEIGHT)
+        figure, axes = figure_of(WIDTH, round(height))
         low, high = limits(drawn)
         axes.set_ylim(low, high)
         axes.axhline(reference.score, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
         for mark in drawn:
             _draw(axes, mark, low, high)
-        _draw_costs(axes, drawn, whole)
+        _draw_costs(axes, drawn, labels, whole, upright=upright)
         half = min(0.45, SHADE / _unit(drawn))
         for mark in (mark for mark in drawn if mark.kind == "chosen"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
@@ -82,13 +90,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
                 place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
                 axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
-        expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
-        differ = any(choice.comparable != choice.score for choice in curve.choices)
-        measured = "measured mean, without the effects of folds" if differ else "measured mean"
-        handles = _legend(drawn, word, expected, measured)
-        figure.legend(
-            handles=handles, loc="outside lower left", ncols=1 if differ or Recipe(reference.name).epochs else 2
-        )
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns)
         figure.set_label(_alt_text(drawn, metric, whole, word))
     return figure
 
@@ -110,15 +112,19 @@ def marks(curve: SizeAnswer, lowest: float = -math.inf) -> list[Mark]:
 def _places(choices: Sequence[Choice]) -> list[float]:
     """Positions in proportion to the costs, which ascend, in units of the smallest difference of at least 1 %.
 
-    Choices of equal cost are one unit apart. Names that are no number need more space.
+    Choices of equal cost are one unit apart. Names that are no number need more space. If a line of text does not fit into a
+    unit, the distances are nearer to equal ones.
     """
     costs = [choice.cost_of_full for choice in choices]
     gaps = [after - before for before, after in pairwise(costs)]
-    unit = min((gap for gap in gaps if gap >= SMALLEST), default=1.0)
-    places = [0.0]
-    for before, gap in zip(choices, gaps, strict=False):
-        places.append(places[-1] + max(1.6 if before.choice in ALTERNATIVES else 1.0, gap / unit))
-    return places
+    unit, widest = min((gap for gap in gaps if gap >= SMALLEST), default=1.0), max(gaps, default=0.0)
+    while True:
+        places = [0.0]
+        for before, gap in zip(choices, gaps, strict=False):
+            places.append(places[-1] + max(1.6 if before.choice in ALTERNATIVES else 1.0, gap / unit))
+        if unit >= widest or _pixels(places[-1]) >= LINE:
+            return places
+        unit *= 1.1
 
 
 def _interval(choice: Choice, full: float, lowest: float) -> tuple[float | None, float | None]:
@@ -166,23 +172,23 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
     axes.plot(mark.x, mark.measured, **MEASURED, color=colour, zorder=4)
 
 
-def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
-    """Label the x axis with the name and the cost of each choice, upright if there are too many side by side.
-
-    The cost is a share of ``whole``: all layers, or those that the reference tunes.
-    """
-    places = [mark.x for mark in drawn]
-    axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
-    pixels = _unit(drawn)
-    labels = [f"{names.depth(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
+def _labels(drawn: Sequence[Mark]) -> tuple[list[str], bool]:
+    """The name and the cost of each choice; and whether they stand upright, because they are too many side by side."""
+    labels, pixels = [f"{names.depth(mark.name)}\n{_cost(mark.cost)}" for mark in drawn], _unit(drawn)
     widths = [max(map(len, label.split("\n"))) for label in labels]
     needed = [LETTER * (one + two) / 2 + 1 for one, two in pairwise(widths)]
-    fits = all(need < pixels * (after - before) for need, (before, after) in zip(needed, pairwise(places), strict=True))
-    if not fits:
-        labels = [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn]
-    every = 1 if fits else max(1, round(LINE / pixels))
+    if all(need < pixels * (after.x - before.x) for need, (before, after) in zip(needed, pairwise(drawn), strict=True)):
+        return labels, False
+    return [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn], True
+
+
+def _draw_costs(axes: Axes, drawn: Sequence[Mark], labels: Sequence[str], whole: str, *, upright: bool) -> None:
+    """Label the x axis. The cost is a share of ``whole``: all layers, or those that the reference tunes."""
+    places = [mark.x for mark in drawn]
+    axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
+    every = max(1, round(LINE / _unit(drawn))) if upright else 1
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "chosen"]
-    axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
+    axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=90 if upright else 0, fontsize=10)
     ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
     subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
     if any(Recipe(mark.name).epochs for mark in drawn):
@@ -192,7 +198,12 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
 
 def _unit(drawn: Sequence[Mark]) -> float:
     """The pixels of one unit of the x axis."""
-    return 0.9 * WIDTH / (drawn[-1].x - drawn[0].x + 1.4)
+    return _pixels(drawn[-1].x - drawn[0].x)
+
+
+def _pixels(units: float) -> float:
+    """The pixels of one unit of an x axis with so many between the first and the last choice."""
+    return 0.9 * WIDTH / (units + 1.4)
 
 
 def _cost(share: float) -> str:
