@@ -85,6 +85,14 @@ def test_a_model_of_words_does_not_tell_how_easy_folds_are(made: Made) -> None:
     assert observed.fold_parameters == 0
 
 
+def test_a_choice_on_one_fold_makes_none_on_all_folds_less_certain(made: Made) -> None:
+    """All runs are right on every row, so the pseudo-rows are all that is uncertain about them: one for each choice."""
+    cells = [[made.run("last 1", fold, SIZE) for fold in range(FOLDS)], [made.run("full", 0, SIZE)]]
+    covariance = made.evidence.observed(cells, DEPTH[:2]).row_covariance
+    assert covariance is not None
+    np.testing.assert_allclose(covariance, np.diag([1 / (FOLDS * SIZE), 1 / SIZE]) ** 2, atol=1e-12)
+
+
 def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
     names = [made.on_all_rows(name, *right) for name, right in (("one", (30, 40, 50)), ("two", (31, 39, 52)))]
     observed = made.evidence.observed([[Alternative(name)] for name in names], [0.0, 1.0])

@@ -363,13 +363,12 @@ class Observations:
 
     def _at_other_rates(self) -> list[RunResult]:
         """The runs that count for the mean of a learning rate that is not the best one of its recipe."""
-        rates = dict.fromkeys((one.recipe, one.learning_rate) for one in self.known)
-        return [
-            run
-            for recipe, rate in rates
-            if rate != self.best_learning_rate(recipe)
-            for run in self._counted(recipe, rate)
-        ]
+        found = []
+        for recipe in dict.fromkeys(one.recipe for one in self.known):
+            best = self.best_learning_rate(recipe)
+            for rate in dict.fromkeys(one.learning_rate for one in self.tried(recipe)):
+                found += [] if rate == best else self._counted(recipe, rate)
+        return found
 
     def surrogate(self) -> Surrogate | None:
         """What is expected of every recipe; None before the reference has a score."""

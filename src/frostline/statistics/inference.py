@@ -98,7 +98,7 @@ def row_covariance(left_out: Array, max_row_effect: float) -> Array:
     return covariance
 
 
-def shared_row_covariance(left_out: Sequence[Mapping[str, Array]], max_row_effect: float) -> Array:
+def shared_row_covariance(left_out: Sequence[Mapping[str, Array]], max_row_effect: float | Array) -> Array:
     """The covariance ``[J, J]`` of J mean scores that the sample of rows causes, without what their spread over seeds contains.
 
     A run is right on some rows by luck. That varies its score from seed to seed, and also from row to row: the spread over seeds
@@ -106,12 +106,13 @@ def shared_row_covariance(left_out: Sequence[Mapping[str, Array]], max_row_effec
 
     Args:
         left_out: For each choice and each of its seeds, the scores without one group of rows, ``[groups]``.
-        max_row_effect: How far one row can move a score.
+        max_row_effect: How far one row can move a score: of all choices, or ``[J]``. With folds, their numbers of rows differ.
     """
+    effects = np.broadcast_to(max_row_effect, len(left_out))
     means = np.stack([np.mean(list(runs.values()), 0) for runs in left_out], -1)
-    whole = row_covariance(means[:, None], max_row_effect)
-    values, vectors = np.linalg.eigh(whole - _luck([_deviations(runs) for runs in left_out]))
-    covariance: Array = (vectors * np.maximum(values, max_row_effect**2)) @ vectors.T
+    known = row_covariance(means[:, None], 0.0) - _luck([_deviations(runs) for runs in left_out])
+    values, vectors = np.linalg.eigh(known / np.outer(effects, effects) + np.eye(len(effects)))  # in such effects
+    covariance: Array = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(effects, effects)
     return covariance
 
 

@@ -210,11 +210,12 @@ class RunPredictions:
         scores = [by_seed(runs, [float(comparable[run.run][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
         left_out = [by_seed(runs, [comparable[run.run][1:] for run in runs]) for runs in some]
-        max_row_effect = self._max_row_effect(min(self.rows_of(run.run for run in runs) for runs in some))
+        rows = np.array([self.rows_of(run.run for run in runs) for runs in some])
+        max_row_effect = np.array([self._max_row_effect(count) for count in rows.tolist()])
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
             known = shared_row_covariance(left_out, max_row_effect)
         else:  # without some rows a score is undefined
-            known = max_row_effect**2 * self.rows / 4 * np.eye(len(some))
+            known = np.diag(max_row_effect**2 * rows / 4)
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
