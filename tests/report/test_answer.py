@@ -107,6 +107,19 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
     assert answer.runs == Counts(done=18, failed=1, pending=1) and answer.unusable_runs == 2
 
 
+def test_without_a_common_seed_all_runs_are_compared_unpaired() -> None:
+    made = make_runs(
+        clear,
+        ks=(2, "full"),
+        seeds=4,
+        outcome=lambda k, seed, rate: "ok" if (k == "full") == (seed < 2) else "diverged",
+    )
+    answer = answer_of(made)
+    share = cells(answer.sizes[0])["last 2"].share_corrected
+    assert share.low < 1 < share.high and share.estimate == pytest.approx(1)
+    assert answer.sizes[0].recommended.recipe == "last 2"
+
+
 def test_each_k_takes_its_best_learning_rate_on_validation() -> None:
     best = {0: 1e-2, 1: 1e-3, 2: 1e-3, "full": 1e-4}
     luck = {2: 0.02, 3: 0.02}
