@@ -11,7 +11,7 @@ from transformers import Trainer, TrainingArguments
 
 import frostline
 from frostline.api.training_audit import parts_of
-from frozen.test_exactness import SAMPLE
+from model.test_anatomy import SAMPLE
 from small_models import small_batch, small_model
 
 TYPES = ("bert", "distilbert", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "xlnet", "t5")
@@ -34,7 +34,7 @@ def kinds(result):
 
 
 @pytest.mark.parametrize(
-    "model_type", [*TYPES, *(pytest.param(n, marks=pytest.mark.every) for n in set(SAMPLE) - {*TYPES})]
+    "model_type", [*TYPES, *(pytest.param(n, marks=pytest.mark.every) for n in sorted({*SAMPLE} - {*TYPES}))]
 )
 def test_what_moves_and_what_lies_below_is_right_on_every_type(model_type):
     """Nothing frozen, the first half of the parts frozen, and all but the last part frozen."""
