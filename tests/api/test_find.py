@@ -367,6 +367,18 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert again.search == search and again.decision == answer.decision
 
 
+def test_a_search_of_what_transformers_opens_recommends_nothing_else(search_settings: dict[str, Any]) -> None:
+    """An earlier search in the folder that had a probe changes nothing. One that had another head is refused."""
+    assert "probe" in {one.choice for one in frostline.find(**search_settings, ways="none").answer.sizes[0].choices}
+    answer = frostline.find(**search_settings, only="transformers").answer
+    names = {one.choice for one in answer.sizes[0].choices}
+    assert not names & {"probe", "words"} and answer.search["probes"] is not None
+    assert not (search_settings["out"] / "model").exists()  # that of the earlier search is not recommended any more
+    frostline.find(**search_settings, ways="mean-pooled-1")
+    with pytest.raises(FrostlineError, match="runs of mean-pooled-1, which transformers does not open"):
+        frostline.find(**search_settings, only="transformers")
+
+
 def of_unknown_words(count: int) -> tuple[list[str], list[str]]:
     """Texts and labels that a model of words learns; the tiny model's tokenizer does not know them."""
     random, labels = np.random.default_rng(0), ["positive", "negative"] * (count // 2)
@@ -448,6 +460,8 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
         ({"train_size": "20,40"}, "A search has one train size"),
         ({"ways": "lora-2,bilstm"}, "ways cannot have bilstm: a search tries every k and linear probes anyway"),
         ({"ways": "last-2"}, "ways cannot have last 2"),
+        ({"only": "bert"}, "only cannot be 'bert': give all, or transformers"),
+        ({"only": "transformers", "ways": "mean-pooled-1"}, "sentence-transformers opens it. Leave one of both out"),
         ({"processes": 0}, "processes cannot be 0: give 1 or more"),
     ],
 )

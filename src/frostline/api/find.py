@@ -12,7 +12,7 @@ from frostline.data.kinds import TOKENS
 from frostline.data.load import Data
 from frostline.fast.switch import objects_frozen
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import MEAN, HeadKind
+from frostline.model.terms import MEAN, HeadKind, opened_by
 from frostline.model.ways import MEAN_POOLED
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.search import Search
@@ -23,7 +23,16 @@ from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
-from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, MoreRuns, budget_seconds, search_settings, search_ways
+from frostline.sweeps.settings import (
+    ALL,
+    AUTO,
+    CHOSEN_BY_SEARCH,
+    TRANSFORMERS,
+    MoreRuns,
+    budget_seconds,
+    search_settings,
+    search_ways,
+)
 from frostline.training.run import StepPlan
 
 
@@ -34,6 +43,7 @@ def find(
     budget: float | str | None = None,
     max_k: int | None = None,
     ways: str | Sequence[str] = AUTO,
+    only: str = ALL,
     exhaustive: bool = False,
     processes: int | None = None,
     ray: Ray | None = None,
@@ -52,6 +62,7 @@ def find(
         ways: Ways to tune that the search also tries, such as ``mean-pooled-2,lora-2``; ``none``; or by default ``auto``: some
             of the last layers with a head that reads the mean of all tokens, if probes score better on it than on what the
             head of the model reads.
+        only: ``transformers`` tries nothing that transformers cannot open: no probe, no TF-IDF model, no other head.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
             runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
@@ -71,10 +82,13 @@ def find(
         package()
     require_known(settings, find, but=CHOSEN_BY_SEARCH)
     tables, plain = split_off_tables({**settings, "out": out})
-    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
+    with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
+        if only == TRANSFORMERS:
+            _require_opened(plan)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
-            search = Search.start(plan, shown, seconds, processes=processes, ray=driver, ways_if_better=ways == AUTO)
+            more = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
+            search = Search.start(plan, shown, seconds, processes=processes, ray=driver, **more)
             with search.others:
                 search.run(exhaustive=exhaustive)
         return Results(plan.store.out, tables)
@@ -109,13 +123,14 @@ def _without_probes(
     budget: float | str | None = None,
     max_k: int | None = None,
     ways: str | Sequence[str] = AUTO,
+    only: str = ALL,
     processes: int | None = None,
     **settings: Any,
 ) -> Iterator[Search]:
     """A search that has fitted and trained nothing, with these arguments of :func:`find`."""
     seconds = budget_seconds(budget, processes)
     tables, plain = split_off_tables(settings)
-    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
+    with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         yield Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
@@ -127,18 +142,23 @@ def _prepared(
     tables: Mapping[str, Any],
     max_k: int | None,
     ways: str | Sequence[str],
+    only: str,
     progress: Progress | None,
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
     settings = {**DEFAULTS, **plain}
-    spec = search_settings(settings, max_k, ways)
+    spec = search_settings(settings, max_k, ways, only)
 
     def grid(pretrained: Pretrained, data: Data) -> MoreRuns:
         """Every k that the search may train, then the ways, and the reference last; and the training lengths."""
         layers = pretrained.anatomy.count
         *smaller, reference = _values_of_k(layers, max_k)
         # up to half of the layers: with more of them it matters less what the head reads
-        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and _can_read_mean(pretrained, data) else 0
+        most = (
+            min(max_k or layers, -(-layers // 2))
+            if (ways, only) == (AUTO, ALL) and _can_read_mean(pretrained, data)
+            else 0
+        )
         pooled = [Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1)]
         lengths = spec.num_train_epochs
         if settings["num_train_epochs"] == AUTO:
@@ -157,6 +177,15 @@ def _prepared(
                 "optimizer. Full fine-tuning cannot be streamed."
             )
         yield plan, shown
+
+
+def _require_opened(plan: Plan) -> None:
+    """Refuse a folder with runs that transformers does not open, because one of them could be recommended."""
+    kept = (run for run in plan.runs if run.way.in_loop and opened_by(run.way.head) == TRANSFORMERS)
+    if other := next(iter({run.recipe.trained for run in plan.runs} - {run.recipe.trained for run in kept}), None):
+        raise FrostlineError(
+            f"{plan.store.out} has runs of {other}, which transformers does not open: give another --out, or leave out --only."
+        )
 
 
 def _can_read_mean(pretrained: Pretrained, data: Data) -> bool:

@@ -20,9 +20,11 @@ from frostline.report.plain_text import print_table, size_of, wrapped
 from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweeps.settings import (
+    ALL,
     AUTO,
     CHOSEN_BY_SEARCH,
     PLANNED_FOLDER,
+    TRANSFORMERS,
     Settings,
     budget_seconds,
     comparison,
@@ -186,6 +188,13 @@ def find(
             rich_help_panel=SEARCH,
         ),
     ] = AUTO,
+    only: Annotated[
+        str,
+        typer.Option(
+            help=f"{TRANSFORMERS}: try nothing that transformers cannot open, such as a probe, a TF-IDF model or another head.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = ALL,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
     ] = False,
@@ -217,8 +226,8 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    _check(search_settings({**DEFAULTS, **settings}, max_k, ways))
-    settings |= {"budget": budget, "max_k": max_k, "ways": ways, "exhaustive": exhaustive}
+    _check(search_settings({**DEFAULTS, **settings}, max_k, ways, only))
+    settings |= {"budget": budget, "max_k": max_k, "ways": ways, "only": only, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
 

@@ -153,6 +153,7 @@ class Search:
         *,
         processes: int | None = None,
         ray: Driver | None = None,
+        untrained: bool = True,
         ways_if_better: bool = False,
     ) -> Self:
         """Cache the hidden states, fit models that train no layer, and set up the observations.
@@ -163,6 +164,7 @@ class Search:
             budget: Wall-clock seconds for all runs; None: the default budget.
             processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
             ray: Trains the runs as tasks of Ray; None trains them here.
+            untrained: Whether a model that trains no layer may be recommended.
             ways_if_better: Whether the ways of the plan are left out unless probes score better on the mean of all tokens.
         """
         for damage in plan.store.check():
@@ -174,6 +176,8 @@ class Search:
         prepare_hidden_states(plan, early, progress)
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
         fitted = fit_alternatives(plan, of_folds, progress)
+        if not untrained:
+            fitted = replace(fitted, models={}, values={}, test={})
         ways = ", ".join(dict.fromkeys(one.recipe.trained for one in runs if one.recipe.is_way))
         if ways and ways_if_better and fitted.mean_is_better:
             progress.note(

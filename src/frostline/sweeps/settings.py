@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 from frostline import FrostlineError
 from frostline.data.kinds import DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
+from frostline.model.terms import opened_by
 from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.training.settings import (
@@ -250,6 +251,7 @@ GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their ord
 }
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 AUTO, NO_WAYS = "auto", "none"  # of the ways and the training lengths of a search
+ALL, TRANSFORMERS = "all", "transformers"  # what a search may recommend
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,
     *DataSettings.model_fields,
@@ -323,12 +325,14 @@ def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str
     return {**DEFAULT_RATES, **values, "tune": tunes}
 
 
-def search_ways(ways: str | Sequence[str]) -> tuple[Recipe, ...]:
+def search_ways(ways: str | Sequence[str], only: str = ALL) -> tuple[Recipe, ...]:
     """The ways to tune that a search also tries; none for ``auto``, which needs the number of layers, and for ``none``.
 
     Raises:
-        FrostlineError: One of them is no way that tunes layers.
+        FrostlineError: One of them is no way that tunes layers, or not among the ``only`` ones.
     """
+    if only not in (ALL, TRANSFORMERS):
+        raise FrostlineError(f"only cannot be {only!r}: give {ALL}, or {TRANSFORMERS}.")
     if ways in (AUTO, NO_WAYS):
         return ()
     try:
@@ -342,10 +346,16 @@ def search_ways(ways: str | Sequence[str]) -> tuple[Recipe, ...]:
                 f"ways cannot have {recipe}: a search tries every k and linear probes anyway, and of other ways those that tune "
                 "layers. Leave it out, or run `frostline compare`."
             )
+        if only == TRANSFORMERS and opened_by(way.head) != TRANSFORMERS:
+            raise FrostlineError(
+                f"ways cannot have {recipe} with --only {TRANSFORMERS}: {opened_by(way.head)} opens it. Leave one of both out."
+            )
     return found
 
 
-def search_settings(values: Mapping[str, Any], max_k: int | None = None, ways: str | Sequence[str] = AUTO) -> Settings:
+def search_settings(
+    values: Mapping[str, Any], max_k: int | None = None, ways: str | Sequence[str] = AUTO, only: str = ALL
+) -> Settings:
     """The settings of a search, before the layers of the model are known.
 
     Raises:
@@ -356,7 +366,7 @@ def search_settings(values: Mapping[str, Any], max_k: int | None = None, ways: s
             raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
-    search_ways(ways)
+    search_ways(ways, only)
     if values.get("num_train_epochs") == AUTO:
         values = {name: value for name, value in values.items() if name != "num_train_epochs"}
     settings = make_settings({**values, "tune": 0})
