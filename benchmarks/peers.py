@@ -78,7 +78,7 @@ class Draw:
             "side": "find",
             "seconds": seconds,
             "score": score(predicted, self.dev, self.metric),
-            "sentence": results.sentence,
+            "sentence": results.answer.sentence.split(" To be surer")[0],
         }
 
     def peer(self, side: str, seconds: float) -> Iterator[Facts]:
