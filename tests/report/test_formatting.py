@@ -7,7 +7,7 @@ import pytest
 
 from frostline.frozen.forward_pass import POOLED
 from frostline.report import formatting, names
-from frostline.training.probes import WORD
+from frostline.training.probes import APART, WORD
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_text(show: Callable[[Any], str], cases: dict[Any, str]) -> None:
 
 def test_an_unbounded_side_is_named_and_vectors_have_the_names_of_the_results() -> None:
     assert formatting.percent_interval(None, 1.2).replace("\xa0", " ") == "no bound to 120.0 %"
-    assert tuple(names.VECTORS) == (*POOLED, WORD)
+    assert tuple(names.VECTORS) == (*POOLED, WORD, APART)

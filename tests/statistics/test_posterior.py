@@ -1,6 +1,7 @@
 """Draws of the mean scores of all choices, and what is expected of a k or a way before it was seen."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,3 +192,11 @@ def test_a_learning_rate_that_is_clearly_better_stays_so() -> None:
     scores = [{str(seed): mean + noise for seed, noise in enumerate((-0.01, 0.0, 0.01))} for mean in (0.7, 0.8, 0.6)]
     known = Observed(scores, np.eye(3) * 0.008**2, [0, 1, None], other_rates={2: 1})
     assert posterior(known).draws[:, 1].mean() == pytest.approx(0.8, abs=0.004)
+
+
+def test_a_learning_rate_that_was_not_chosen_makes_the_chosen_ones_no_noisier() -> None:
+    """Its scores vary far more."""
+    steady = (0.800, 0.804, 0.796), (0.830, 0.834, 0.826), (0.840, 0.844, 0.836)
+    known = observed(*steady, (0.70, 0.83, 0.76), depth=(0.0, 0.5, 1.0, None))
+    with_bad = SeedNoise.of(replace(known, other_rates={3: 2}))
+    assert with_bad.pooled == SeedNoise.of(observed(*steady)).pooled < SeedNoise.of(known).pooled / 4

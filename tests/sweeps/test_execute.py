@@ -129,7 +129,8 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settin
     for spec in folder.runs:
         trained = {texts[row - experiment.splits["train"][0]] for row in train_rows(experiment, spec)}
         scored = {texts[row - experiment.splits["validation"][0]] for row in validation_rows(experiment, spec)}
-        assert not trained & scored and trained | scored == set(texts)
+        assert not trained & scored and len(trained) == spec.train_size  # one row less where folds differ in size
+        assert len(trained | scored) >= len(texts) - 1
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
         assert (scored_by == 1).all()

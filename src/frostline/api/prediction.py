@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from frostline import FrostlineError
-from frostline.data.examples import Texts
+from frostline.data.examples import Examples, Texts
 from frostline.data.files import read_record
 from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
@@ -21,7 +21,11 @@ from frostline.data.task import Task
 from frostline.data.wording import first_line, quoted
 from frostline.model.model_files import BUNDLE, RECORD, is_bundle, is_tagger
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
-from frostline.statistics.class_outputs import OUTPUTS
+from frostline.statistics.answer import CalibrationError, ClassScores
+from frostline.statistics.class_outputs import OUTPUTS, calibration, intervals_by_class
+from frostline.statistics.inference import Ratio
+from frostline.statistics.metrics import defined, metrics_for
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.training.saved_estimators import ESTIMATOR, read_estimator
 
 if TYPE_CHECKING:
@@ -30,14 +34,6 @@ if TYPE_CHECKING:
     from frostline.model.tokens import Tokens
 
     TextSource = str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts
-from collections.abc import Sequence
-
-from frostline.data.examples import Examples
-from frostline.statistics.answer import CalibrationError, ClassScores
-from frostline.statistics.class_outputs import calibration, intervals_by_class
-from frostline.statistics.inference import Ratio
-from frostline.statistics.metrics import defined, metrics_for
-from frostline.statistics.predictions import Labelled, RunPredictions
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def probe(
     For tags of words, a probe reads the first token of each word.
 
     The penalty of each probe and the best probe are selected on the training examples. The validation examples are only used
-    to report scores. One forward pass over the examples serves all label columns.
+    to report scores. One forward pass over the examples serves all label columns. Of pairs, each text is
+    also read alone, for each label column.
 
     Args:
         label_columns: The label columns, as a list or separated by commas. By default the label column is found by its name.

@@ -17,8 +17,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from transformers import TrainerCallback
@@ -116,15 +118,15 @@ class TrainingAudit:
             return f"{after}, nothing has moved."
         first = f"{after}, {named(moved)} moved ({counts}), and {named(still or moved)} did not, to the bit."
         if not still:
-            first = f"{after}, all parts have moved ({counts}): none is frozen."
+            first = f"{after}, something has moved in all parts ({counts}): none is frozen."
         if not self.below:
             return f"{first} No part lies below everything that requires gradients, so nothing can be cached."
         below = [part for part in self.parts if part.name in self.below]
         share = sum(part.seconds for part in below) / self.seconds
         size = size_of(sum(part.bytes for part in below))
         return (
-            f"{first} Forward passes through {named(self.below)} took {share:.0%} of the time: with their output cached, "
-            f"training would take {1 - share:.0%}, and {size} of weights less."
+            f"{first} Forward passes through {named(self.below)} took {100 * share:.0f} % of the time: with their output "
+            f"cached, and their dropout off, training would take {100 - 100 * share:.0f} %, and {size} of weights less."
         )
 
     def to_json(self) -> str:
@@ -196,19 +198,24 @@ class audit:
         result: A :class:`TrainingAudit`; None before the end, and if the block ends in an error.
 
     Raises:
-        FrostlineError: The model has no parameter.
+        FrostlineError: It is no module, has no parameter, or one without values. Or the audit is used twice.
     """
 
     def __init__(self, model: nn.Module) -> None:
+        if not isinstance(model, nn.Module):
+            raise FrostlineError(f"An audit needs a torch.nn.Module, not {type(model).__name__}.")
         self.model = model
         self.result: TrainingAudit | None = None
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         if not self.parameters:
             raise FrostlineError(f"{type(model).__name__} has no parameter to audit.")
+        if any(parameter.is_meta or is_lazy(parameter) for parameter in self.parameters.values()):
+            raise FrostlineError(f"{type(model).__name__} has parameters without values: load them before the audit.")
         self.place = parts_of(self.parameters)
         self.parts = {name: Part(name) for name in dict.fromkeys(self.place.values())}
         self.steps, self.seconds = 0, 0.0
-        self._first_step = dict[str, float]()  # the seconds in which much is done for the first time
+        # The seconds of each part until the first step, in which much is done for the first time, and until the last one.
+        self._first_step, self._in_steps = dict[str, float](), dict[str, float]()
         self._hooks, self._called_at = list[Any](), dict[str, float]()
         self._called = dict[str, None]()
         # Identities of parameters, because a shared one has several names.
@@ -216,6 +223,8 @@ class audit:
         self._largest_rate, self._first = 0.0, frozenset[str]()
 
     def __enter__(self) -> Self:
+        if self.result or self._hooks:
+            raise FrostlineError("An audit watches one training: make another one with frostline.audit(model).")
         self._before, self._statistics = self._digests(), self._buffers()
         for name in self.parts:
             around = name == MODEL or any(other.startswith(f"{name}.") for other in self.parts)
@@ -229,10 +238,15 @@ class audit:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        self.close()
         if kind is None:
             self.result = self._found()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
 
     def _digests(self) -> dict[str, str]:
         return {name: digest_of(parameter) for name, parameter in self.parameters.items()}
@@ -242,7 +256,7 @@ class audit:
 
     def _begins(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, *_: Any) -> None:
-            if module.training:
+            if module.training or torch.is_grad_enabled():  # not what is only predicted
                 self._called_at[name] = perf_counter()
 
         return hook
@@ -271,12 +285,20 @@ class audit:
         self._trained |= {id(parameter) for parameter in self.parameters.values() if parameter.requires_grad}
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        if any(id(parameter) in self._held for group in optimizer.param_groups for parameter in group["params"]):
+        held = [
+            parameter
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if id(parameter) in self._held
+        ]
+        self._with_gradient |= {id(parameter) for parameter in held if parameter.grad is not None}  # of a closure
+        if held:
             self.steps += 1
             self.seconds = perf_counter() - self._begun
+            self._in_steps = {name: part.seconds for name, part in self.parts.items()}
             if self.steps == 1:
                 self._first = self._moved()
-                self._first_step = {name: part.seconds for name, part in self.parts.items()}
+                self._first_step = self._in_steps
                 self._first_ended = perf_counter()
 
     def _moved(self) -> frozenset[str]:
@@ -298,13 +320,13 @@ class audit:
             part.moved_first += count * (name in self._first)
             part.moved += count * (name in moved)
         seconds = self.seconds
+        for name, until_last in self._in_steps.items():  # what runs after the last step does not count
+            self.parts[name].seconds = until_last - (self._first_step[name] if self.steps > 1 else 0.0)
         if self.steps > 1:
             seconds -= self._first_ended - self._begun
-            for name, first in self._first_step.items():
-                self.parts[name].seconds -= first
         parts = sorted(self.parts.values(), key=lambda part: order.get(part.name, len(order)))
         parts = [part for part in parts if part.parameters]
-        lowest = next((n for n, part in enumerate(parts) if part.trained or part.backward), len(parts))
+        lowest = next((n for n, part in enumerate(parts) if part.trained or part.backward or part.moved), len(parts))
         below = [part.name for part in parts[:lowest] if part.name in order] if self.steps else []
         findings = sorted(
             self._findings(parts, {name: key for key, name in own.items()}, moved),
@@ -371,7 +393,7 @@ class audit:
             "moved, and belongs to a frozen part: call eval() of this part after model.train()",
         )
         yield from self._tied()
-        yield from _costs(parts, [name for name in key if key[name] in self._trained], self.place, moved)
+        yield from _costs(parts)
 
     def _tied(self) -> Iterator[Finding]:
         """A tensor that two parts share, of which one is trained otherwise and the other frozen."""
@@ -380,6 +402,8 @@ class audit:
             names_of.setdefault(id(parameter), []).append(name)
         for shared, names in names_of.items():
             parts = {self.place[name] for name in names}
+            if len(parts) == 1:
+                continue
             others = [
                 {
                     key in self._trained
@@ -388,16 +412,14 @@ class audit:
                 }
                 for part in parts
             ]
-            if len(parts) > 1 and {True} in others and {False} in others:
+            if {True} in others and {False} in others:
                 state = "trained" if shared in self._trained else "frozen"
                 yield from _about(
                     names, ("tied", False), f"share one tensor, which is therefore {state} in all of these parts"
                 )
 
 
-def _costs(
-    parts: Sequence[Part], trained: Sequence[str], place: Mapping[str, str], moved: frozenset[str]
-) -> Iterator[Finding]:
+def _costs(parts: Sequence[Part]) -> Iterator[Finding]:
     """What makes the backward pass longer, and what prevents caching."""
     order = {part.name: n for n, part in enumerate(parts)}
     lowest = next((n for n, part in enumerate(parts) if part.moved), len(parts))
@@ -408,7 +430,7 @@ def _costs(
     )
     through = [part.name for part in parts[lowest:] if part.backward and not part.trained]
     if through:
-        below = [name for name in trained if order[place[name]] < order[through[0]] and name in moved]
+        below = [part.name for part in parts if part.moved and order[part.name] < order[through[0]]]
         reason = f"{named(below)} below moved" if below else "inputs required gradients"
         yield from _about(through, ("low parameter", False), f"ran backward, though frozen, because {reason}")
     yield from _about(
@@ -448,14 +470,14 @@ class Moved:
     """The weights of a part in two checkpoints.
 
     Attributes:
-        weights: The number of tensors that both have.
-        moved: The names of those with other bytes.
+        names: Of all tensors of the part.
+        moved: Those with other bytes.
         largest: The largest change of one number among them.
-        alone: The names of tensors that one checkpoint lacks, or has in another shape.
+        alone: Those that one checkpoint lacks, or has in another shape.
     """
 
     part: str
-    weights: int
+    names: tuple[str, ...]
     moved: tuple[str, ...]
     largest: float
     alone: tuple[str, ...]
@@ -478,7 +500,7 @@ def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
     for name, part in parts_of(dict.fromkeys([*new, *old])).items():
         by_part.setdefault(part, []).append(name)
     parts = [_compared(part, names, old, new) for part, names in by_part.items()]
-    if not any(one.weights for one in parts):
+    if all(len(one.alone) == len(one.names) for one in parts):
         raise FrostlineError(
             f"{before} and {after} have no weight of the same name and shape: give two checkpoints of one model."
         )
@@ -510,9 +532,10 @@ def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: M
             alone.append(name)
         elif values[0].dtype != values[1].dtype or digest_of(values[0]) != digest_of(values[1]):
             moved.append(name)
-            largest = max(largest, float((values[0].double() - values[1].double()).abs().max()))
-    both = len(names) - len(alone)
-    return Moved(part=part, weights=both, moved=tuple(moved), largest=largest, alone=tuple(alone))
+            largest = max(
+                largest, float((values[1].float() - values[0].float()).abs().max()), key=lambda x: (x != x, x)
+            )  # NaN counts
+    return Moved(part=part, names=tuple(names), moved=tuple(moved), largest=largest, alone=tuple(alone))
 
 
 class AuditCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
@@ -538,11 +561,13 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module, **_: Any) -> None:
         """Begin."""
+        if self.watch:
+            self.watch.close()  # of a training that ended in an error
         self.watch = audit(model).__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """End after enough steps."""
-        if self.watch and self.watch.steps == self.steps:
+        if self.watch and self.steps is not None and self.watch.steps >= self.steps:
             self.on_train_end(args, state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -175,30 +175,31 @@ def audit(
 ) -> None:
     """Compare the weights of two checkpoints part by part, to the bit.
 
-    Exit code 1 says that something under --frozen moved. `frostline.audit` in Python watches a training.
+    Exit code 1 says that something under --frozen moved, or is missing in one of them. In Python, `frostline.audit` watches a
+    training.
 
     Example: frostline audit google-bert/bert-base-uncased my-model --frozen embeddings
     """
     from frostline.api.training_audit import audit_folders, named
 
     parts = audit_folders(before, after)
+    wanted = comma_separated(frozen) if frozen else []
+    for module in wanted:
+        if not any(f".{module}." in f".{name}." for one in parts for name in one.names):
+            raise FrostlineError(f"--frozen names {module}, but no module is called so: the table lists the parts.")
     header = ("part", "weights", "moved", "largest change", "not in both")
-    values = ((one.part, one.weights, len(one.moved), one.largest, len(one.alone)) for one in parts)
+    values = ((one.part, len(one.names), len(one.moved), one.largest, len(one.alone)) for one in parts)
     print_table([dict(zip(header, row, strict=True)) for row in values], header)
     moved, equal = (
-        [one.part for one in parts if one.weights and bool(one.moved) is is_moved] for is_moved in (True, False)
+        [one.part for one in parts if not one.alone and bool(one.moved) is is_moved] for is_moved in (True, False)
     )
     print(
         f"Moved: {named(moved)}." if moved else "Nothing moved.", f"Equal to the bit: {named(equal)}." if equal else ""
     )
-    wanted = comma_separated(frozen) if frozen else []
-    weights = [name for one in parts for name in (*one.moved, *one.alone, *([one.part] if one.weights else []))]
-    for module in wanted:
-        if not any(f".{module}." in f".{name}." for name in weights):
-            raise FrostlineError(f"--frozen names {module}, but no part is called so: the table lists them.")
-    wrong = [name for one in parts for name in one.moved if any(f".{module}." in f".{name}." for module in wanted)]
+    changed = [name for one in parts for name in (*one.moved, *one.alone)]
+    wrong = [name for name in changed if any(f".{module}." in f".{name}." for module in wanted)]
     if wrong:
-        print(f"Should be frozen, but moved: {named(wrong)}.")
+        print(f"Should be frozen, but moved or not in both: {named(wrong)}.")
         raise typer.Exit(1)
 
 

@@ -309,8 +309,8 @@ def _of_refit(model: Path) -> list[str]:
     if (rows := refit_rows(model)) is None:
         return []
     return [
-        f"This model was trained on all {rows:,} labelled rows of its sweep but those of a test set. Scores on these rows are "
-        "too high: only those on other texts count."
+        f"This model was trained on all {rows:,} labelled rows of its sweep but its test set. If these texts are among "
+        "them, scores are too high."
     ]
 
 

@@ -78,7 +78,7 @@ class Differences:
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        precision: Array = np.einsum("ij,ci,ik->cjk", self.rows, self.weights, self.rows)
+        precision: Array = self.rows.T @ (self.weights[:, :, None] * self.rows)
         return precision
 
     @property
@@ -267,14 +267,15 @@ class SeedNoise:
 
     @classmethod
     def of(cls, observed: Observed) -> "SeedNoise":
-        """Estimated from all choices together."""
+        """Estimated from all choices together, without other learning rates of them, which may be far noisier."""
         deviations = [_deviations(one) for one in observed.scores if one]
+        chosen = np.array([n not in observed.other_rates for n in observed.seen], bool)
         squares = np.array([sum(value**2 for value in one.values()) for one in deviations])
         freedom = np.array([len(one) - 1.0 for one in deviations])
         freedom *= max(0.0, 1 - observed.fold_parameters / max(1.0, freedom.sum()))
-        pooled_freedom = PRIOR_SEEDS + float(freedom.sum())
-        pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares.sum())) / pooled_freedom
-        between = _seed_correlation(deviations, pooled)
+        pooled_freedom = PRIOR_SEEDS + float(freedom[chosen].sum())
+        pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares[chosen].sum())) / pooled_freedom
+        between = _seed_correlation([one for one, own in zip(deviations, chosen, strict=True) if own], pooled)
         return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom)
 
     def draw(self, random: np.random.Generator) -> tuple[Array, Array]:

@@ -1,11 +1,13 @@
 """Ways without the training loop: an estimator fits a model to the examples of a run, and predicts."""
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -137,21 +139,38 @@ MOST_APART = 20_000  # pairs of which the worker keeps the means
 
 
 def _apart(experiment: Experiment, rows: Rows) -> Vectors | None:
-    """The vectors of these rows, if they are pairs, with their texts read alone. Means that are known are not computed again."""
+    """The vectors of these rows with their texts read alone, if they are pairs. They are computed when they are first read."""
     split = next(name for name, own in experiment.splits.items() if own[0] <= rows.min() and rows.max() <= own[-1])
     if split not in experiment.examples or experiment.examples[split].pairs is None:
         return None
-    layers, known = last_layers(experiment.pretrained.anatomy.count), experiment.worker.means_apart
-    if not rows.size <= MOST_APART - len(known):
-        known.clear()
-    new = np.array([row for row in rows if row not in known], rows.dtype)
+    layers, lock = last_layers(experiment.pretrained.anatomy.count), Lock()
+    vectors = lru_cache(1)(lambda: vectors_apart(_means_apart(experiment, rows, split, layers), layers))
+
+    def of(layer: int) -> Any:
+        with lock:  # several threads fit probes
+            found = vectors()
+        return found(layer)
+
+    return of
+
+
+def _means_apart(experiment: Experiment, rows: Rows, split: str, layers: Sequence[int]) -> NDArray[np.float32]:
+    """The means of these rows, ``[n, layers, 2, D]``, of which the worker may know some."""
+    known = experiment.worker.means_apart
+    means = {row: known[row] for row in rows.tolist() if row in known}
+    new = np.array([row for row in rows.tolist() if row not in means], rows.dtype)
     if new.size:
         experiment.pretrained.restore()
         texts = experiment.examples_of(new, split)
         longest = int(experiment.tokens.lengths.max())  # nothing was truncated if this is below the limit
         found = means_apart(experiment.pretrained, experiment.machine, texts, layers, longest)
-        known.update(zip(new.tolist(), found, strict=True))
-    return vectors_apart(np.stack([known[row] for row in rows.tolist()]), layers)
+        computed = dict(zip(new.tolist(), found, strict=True))
+        means |= computed
+        if len(known) + len(computed) > MOST_APART:
+            known.clear()
+        if len(computed) <= MOST_APART:
+            known.update(computed)
+    return np.stack([means[row] for row in rows.tolist()])
 
 
 def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
