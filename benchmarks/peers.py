@@ -9,7 +9,6 @@ which no side has seen. Optuna and SetFit get the time that ``find`` took; Optun
 in DIR continues where it stopped, also with more rows or draws.
 """
 
-import argparse
 import json
 import shutil
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from measuring import Facts, Journal, timed, warm_up, write_result
 from peer_sides import score
-from refit import Rows, lines, tasks, written
+from refit import Rows, lines, parser_of_draws, tasks, written
 
 import frostline
 
@@ -131,13 +130,8 @@ def table_of(found: Sequence[Facts], rows: int) -> Facts:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("out", "data", "json"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--model", required=True)
+    parser = parser_of_draws(__doc__, 3)
     parser.add_argument("--rows", default="300", help="numbers with commas between them")
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--tasks", help="names with commas between them; by default all")
     parser.add_argument(
         "--sides", default="trainer,logistic,optuna", help=f"of {', '.join(PEERS)}; find is always there"
     )

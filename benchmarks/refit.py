@@ -106,14 +106,19 @@ def table_of(found: Sequence[Facts]) -> Facts:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of_draws(description: str | None, draws: int) -> argparse.ArgumentParser:
+    """The flags of a benchmark that draws rows of tasks."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("out", "data", "json"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=draws)
     parser.add_argument("--tasks", help="names with commas between them; by default all")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = parser_of_draws(__doc__, 5).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     journal, known = Journal(options.out / "journal.jsonl"), tasks(options.data)
     journal.begin({"rows": ROWS, "folds": FOLDS, **RECIPE})

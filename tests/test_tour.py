@@ -20,6 +20,7 @@ from tiny import BAD, GOOD, Frostline, sentences, tiny_bert_folder, write_csv
 
 ROOT = Path(__file__).parents[1]
 HUB_NAME = "google-bert/bert-base-uncased"
+EMPHASIZED = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")  # in the paragraph before a Python block: what it prints
 BLOCK = re.compile(r"^```(console|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = {
     str(page.relative_to(ROOT)): page
@@ -192,7 +193,9 @@ def test_tour(
             (desk / "reviews.toml").write_text(text)
         elif language == "python":
             exec(text, {})
-            assert capsys.readouterr().out.strip(), text
+            printed, before = capsys.readouterr().out, page.partition(text)[0].rpartition("\n\n```")[0]
+            said = [" ".join(one.split()) for one in EMPHASIZED.findall(before.rpartition("\n\n")[2])]
+            assert printed.strip() and all(one in printed for one in said), (text, said, printed)
         for command in commands(text) if language == "console" else []:
             if not command.startswith("frostline ") or command in ELSEWHERE:
                 continue

@@ -29,8 +29,8 @@ from frostline import FrostlineError
 from frostline.model.model_files import MODEL_FILES, WHOLE, model_folder, weight_files
 from frostline.model.weights import Source, digest_of, read_weight, shapes_in
 from frostline.report.plain_text import size_of, table_lines
+from frostline.sweeps.progress import LOG
 
-log = logging.getLogger("frostline")
 SHOWN = 3  # names in a sentence
 MODEL = "the model itself"  # the name of a part that has the parameters outside of all modules
 
@@ -576,5 +576,5 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
             self.watch.__exit__(None)
             if (result := self.watch.result) is not None:
                 for finding in result.findings:
-                    log.log(logging.WARNING if finding.wrong else logging.INFO, "%s", finding)
-                log.info("%s", result.verdict)
+                    LOG.log(logging.WARNING if finding.wrong else logging.INFO, "%s", finding)
+                LOG.info("%s", result.verdict)

@@ -280,7 +280,12 @@ def list_entries(folder: Path | None = None) -> list[CacheEntry]:
     found = []
     for recipe in (folder or cache_folder()).glob("*/recipe.json"):
         shards = _readable_shards(recipe.parent)
-        files = [path.stat() for path in recipe.parent.rglob("*") if path.is_file()]
+        try:
+            files = [path.stat() for path in recipe.parent.rglob("*") if path.is_file()]
+        except FileNotFoundError:
+            files = []
+        if not files:  # another process has removed the entry
+            continue
         cuts = {name.removeprefix("tokens-") for shard in shards for name in shard if name.startswith("tokens-")}
         found.append(
             CacheEntry(
