@@ -156,13 +156,22 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
         assert f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in axes_of(wide, metric)[1]
 
 
-@pytest.mark.parametrize(("reference", "cost", "whole"), [(FULL, 1.0, "all layers"), ("last 4", 1.0, "the last 4")])
+@pytest.mark.parametrize(
+    ("reference", "cost", "whole"),
+    [
+        (FULL, 1.0, "all layers"),
+        ("last 4", 1.0, "the last 4"),
+        ("full for 3 epochs", 0.3, "all layers for 10 epochs"),
+        ("last 2 for 10 epochs", 1.0, "the last 2 for 10 epochs"),
+    ],
+)
 def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: str) -> None:
     curve = curve_of(known("last 1", 0.89, 0.25), reference=reference)
     curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
     axes, text = axes_of(curve)
     assert f"at its share of {whole}:" in text
-    assert axes.get_xlabel() == f"tuned last layers, and their share\nof {whole} (the cost)"
+    share = "what is tuned, and its layers times epochs as a" if "epochs" in whole else "tuned last layers, and their"
+    assert axes.get_xlabel() == f"{share} share\nof {whole} (the cost)"
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.lists(st.sampled_from(["probe", "words"]), unique=True))

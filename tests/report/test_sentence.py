@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from frostline.cli.answer_output import answer_lines
 from frostline.report import formatting
 from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title
@@ -244,10 +245,16 @@ def test_both_scores_are_expected_on_all_rows(scores: Scores, probe: Mapping[int
 def test_the_examples_are_those_of_the_recommended_choice(
     scores: Scores, probe: Mapping[int, float], chosen: str, rows: int
 ) -> None:
-    """The runs of all choices together may have been scored on more."""
-    (size,) = answer_with_folds(scores, probe).sizes
-    assert size.decision.choice == chosen
-    assert re.findall(r"on ([\d,]+) validation examples", size.sentence) == [str(rows)]
+    """With folds, these may be some of the validation examples. Elsewhere an answer has the number of all, and their baseline."""
+    answer = answer_with_folds(scores, probe)
+    (size,) = answer.sizes
+    assert size.decision.choice == chosen and answer.validation_rows == 200 and answer.chance == 0.5
+    shown = "200" if rows == 200 else f"{rows} of 200"
+    assert re.findall(r"on ([\d,of ]+) validation examples", size.sentence) == [shown]
+    assert {cell.validation_rows for cell in size.cells if cell.recipe == chosen} <= {rows}
+    screen = " ".join(line for line, _ in answer_lines(answer, Path()))
+    assert "on 200 validation examples (majority-class baseline 0.500)" in screen
+    assert re.findall(r"baseline \(([\d.]+)\)", size.sentence) in ([], ["0.500"])
 
 
 def test_curves_compare_scores_without_the_effects_of_folds() -> None:

@@ -192,6 +192,13 @@ def test_the_choices_with_their_probabilities() -> None:
     assert "less 0.02 times its cost" in table.caption and "The margin is 0.01" in table.caption
 
 
+def test_the_largest_k_costs_1_also_beside_a_way_that_tunes_more_layers() -> None:
+    runs, logits = synthetic_answer.make_runs(lambda k, *_: SCORES[k], ks=(1, 2, "lora-2"))
+    runs = [replace(run, tuned_layers=4, tuned_share=1.0) if run.recipe == "lora-2" else run for run in runs]
+    (size,) = synthetic_answer.answer_of((runs, logits)).sizes
+    assert {one.choice: one.cost_of_full for one in size.choices} == {"last 1": 0.5, "last 2": 1.0, "lora-2": 1.0}
+
+
 def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     made = synthetic_answer.make_runs(lambda k, *_: SCORES[k], ks=tuple(SCORES))
     size = synthetic_answer.answer_of(made).sizes[0]

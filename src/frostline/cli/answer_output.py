@@ -45,7 +45,8 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
         first = by_interest(choices, chosen, size.reference)[: rows - 1]
         shown = [choice for choice in choices if choice.choice in first]
     reference = "full" if size.reference_is_full or not size.reference else size.reference
-    layers = "layers" if whole(size) == "all layers" else f"of {reference}"
+    of = whole(size)
+    layers = "cost" if "epoch" in of else "layers" if of == "all layers" else f"of {reference}"
     score = "expected" if size.choices else "score"
     head = ("", "choice", score, "seeds", f"points below {reference}", layers, "sure", "")
     known = {str(cell.recipe): str(cell.validation.n) for cell in size.cells if cell.validation.n}
@@ -154,9 +155,11 @@ def _about(answer: "Answer") -> str:
 
     size, baseline = answer.sizes[0], names.baseline(answer.metric)
     folds = f"; each seed is scored on one of {size.folds} folds" if size.folds else ""
+    whole = names.whole(size)
+    cost = f"; cost: layers times epochs, as a share of {whole}" if size.choices and "epoch" in whole else ""
     return (
         f"{answer.task}, {size.train_size:,} examples, {names.metric(answer.metric)} on "
-        f"{answer.validation_rows:,} validation examples{folds} ({baseline} {answer.baseline:.3f})"
+        f"{answer.validation_rows:,} validation examples ({baseline} {answer.chance:.3f}){folds}{cost}"
     )
 
 

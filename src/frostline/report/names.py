@@ -64,14 +64,19 @@ def costly(curve: SizeAnswer) -> str:
 def whole(curve: SizeAnswer) -> str:
     """What the costs of choices are shares of: ``all layers``, or ``the last 4`` if that is the most that was tuned.
 
+    With several training lengths it names the longest, too: ``all layers for 10 epochs``.
+
     Args:
         curve: One train size of an answer.
     """
-    reference = curve.decision.reference if curve.decision else None
-    cost = next((one.cost_of_full for one in curve.choices if one.choice == reference), None)
-    if reference is None or cost != 1.0 or reference == FULL:
+    if curve.decision is None or curve.decision.reference is None:
         return "all layers"
-    return tuning(reference) if Recipe(reference).is_full else f"the {printed(reference)}"
+    reference = Recipe(curve.decision.reference)
+    layers = "all layers" if reference.is_full else f"the {reference.trained}"
+    if reference.epochs is None:
+        return layers
+    longest = reference.epochs / next(one.cost_of_full for one in curve.choices if one.choice == reference)
+    return f"{layers} for {longest:.4g} epochs"
 
 
 def metric(name: str) -> str:

@@ -123,7 +123,7 @@ def probe_sentence(report: ProbeReport) -> str:
     interval = f"95 % interval {best.low:.3f} to {best.high:.3f}"
     baseline = names.baseline(report.metric)
     tfidf = "" if report.tfidf_score is None else f", the TF-IDF model {report.tfidf_score:.3f}"
-    baselines = f"The {baseline} reaches {report.chance:.3f}{tfidf}."
+    baselines = f"On them, the {baseline} reaches {report.chance:.3f}{tfidf}."
     if not best.low > report.chance:
         return (
             f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "

@@ -79,6 +79,7 @@ class Cell:
     """The runs of one recipe at the learning rate that represents it.
 
     Attributes:
+        validation_rows: The number of validation rows that at least one of the runs in the mean is scored on; None: unknown.
         runs: The number of finished runs.
         errors: The number of runs that ended in an error.
         validation, validation_last, train_last: Of the runs that the means include.
@@ -97,6 +98,7 @@ class Cell:
     learning_rate: float | None
     num_train_epochs: float | None
     learning_rates_tried: list[float]
+    validation_rows: int | None
     runs: int
     failures: Failures
     errors: int
@@ -390,8 +392,8 @@ class TaskAnswer:
 
     Attributes:
         layers: The number of layers of the model; None: unknown.
-        chance: The score of the constant baseline on all validation rows; None: unknown.
-        validation_rows: The number of validation rows that the runs are scored on; None: unknown.
+        chance: The score of the constant baseline on the validation rows; None: unknown.
+        validation_rows: Their number. With folds, a run is scored on one fold of them. None: unknown.
         sizes: The curve of each train size, the largest first.
         rates: The failures at each learning rate.
         over_sizes: Each k over the train sizes; empty if there is one size.
@@ -419,7 +421,6 @@ class Answer(TaskAnswer):
         target, margin: What must be reached; one of them is None.
         price: The score that the training time of full fine-tuning is worth.
         sure: The wanted probability; None: score is weighed against cost.
-        baseline: The score of the constant baseline on the rows that the runs are scored on.
         unusable_runs: The number of finished runs that failed.
         next_command, next_seconds: The one step that would make the answer surer, and how long it trains.
         search: The record of the search, if one trained the runs.
@@ -437,7 +438,6 @@ class Answer(TaskAnswer):
     price: float
     sure: float | None
     interim_analyses: int
-    baseline: float | None
     runs: Counts
     unusable_runs: int
     next_command: str | None = None

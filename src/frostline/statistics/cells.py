@@ -314,6 +314,7 @@ def summarize_cell(
         learning_rate=runs[0].learning_rate,
         num_train_epochs=runs[0].num_train_epochs,
         learning_rates_tried=[rate for rate in cell.learning_rates if rate is not None],
+        validation_rows=evidence.rows_of(run.run for run in good),
         runs=len(ended),
         failures=failures(ended),
         errors=sum(run.status == "failed" for run in runs),

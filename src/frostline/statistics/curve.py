@@ -195,7 +195,7 @@ def _decide(
         alternatives = [one for one in alternatives if evidence.learned([Alternative(one)], len(alternatives))]
         if not alternatives:
             return None, []
-    layers = max([1, *(step.tuned_layers or 0 for step in usable)])
+    layers = max([1, *(step.tuned_layers or 0 for step in usable if step.recipe.is_k)])
     depth = [
         1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
         for step in usable

@@ -45,9 +45,6 @@ class Evidence(Protocol):
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
 
-    def baseline(self, runs: Sequence[Scored]) -> float | None:
-        """The score of the best constant prediction on the rows that these runs are scored on; None if it is unknown."""
-
     def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         """Whether these runs are significantly above the baseline; None if that cannot be tested.
 
@@ -125,9 +122,6 @@ class Scores:
             return pair(both)
         ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
         return unpaired(ours, theirs)
-
-    def baseline(self, runs: Sequence[Scored]) -> float | None:
-        return self.chance
 
     def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         if self.chance is None or len(runs) < 2:

@@ -181,18 +181,15 @@ class RunPredictions:
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
 
-    def baseline(self, runs: Sequence[Scored]) -> float:
-        return self.split.chance_on(np.any([self._rows_scored(run.run) for run in runs], 0)) if runs else self.chance
-
     def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         if not runs:
             return None
         both = self.pair(runs, runs)
         analyses = 2 * number_of_analyses(self.quantile)  # one half of the 5 % for the mean, the other for single runs
-        if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.baseline(runs)):
+        if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self._baseline(runs)):
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
-        return any(self.alone(run.run, quantile)["low"] > self.baseline([run]) for run in runs)
+        return any(self.alone(run.run, quantile)["low"] > self._baseline([run]) for run in runs)
 
     def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
@@ -269,6 +266,10 @@ class RunPredictions:
         if run not in self.scored:
             self[run]  # a run whose rows are asked for is scored, too, and its file is read once
         return self.scored[run]
+
+    def _baseline(self, runs: Sequence[Scored]) -> float:
+        """The score of the best constant prediction on the rows that these runs are scored on."""
+        return self.split.chance_on(np.any([self._rows_scored(run.run) for run in runs], 0))
 
     def _max_row_effect(self, rows: int) -> float:
         """How far one row can move a score on this number of rows."""

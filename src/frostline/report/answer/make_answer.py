@@ -9,7 +9,7 @@ from dataclasses import replace
 from frostline.report.answer.sentence import Comparison, reference_missing, sentence
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Cell, Counts, Recommended, SizeAnswer, TaskAnswer
-from frostline.statistics.cells import ANSWERS, by_depth, done, failures_by_rate, outcomes_at_each_size, scored
+from frostline.statistics.cells import ANSWERS, by_depth, failures_by_rate, outcomes_at_each_size
 from frostline.statistics.curve import adjust, compare
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.predictions import RunPredictions
@@ -18,7 +18,7 @@ from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 from frostline.statistics.train_sizes import over_sizes
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
@@ -37,7 +37,6 @@ def make_answer(group: RunGroup, settings: AnalysisSettings) -> Answer:
         price=settings.price,
         sure=settings.sure,
         interim_analyses=group.search.interim_analyses,
-        baseline=evidence.baseline(scored(done(runs))),
         runs=Counts(**counts),
         unusable_runs=sum(rate.failures.failed for rate in found.rates),
     )
@@ -62,7 +61,7 @@ def answer_task(group: RunGroup, settings: AnalysisSettings) -> TaskAnswer:
         metric=evidence.metric,
         layers=group.layers,
         chance=evidence.chance,
-        validation_rows=evidence.rows_of(run.run for run in scored(done(runs))) or evidence.rows,
+        validation_rows=evidence.rows,
         sentence=sizes[0].sentence,
         sizes=sizes,
         rates=failures_by_rate(outcomes_at_each_size(runs, sizes, evidence.chance), settings),
@@ -109,6 +108,8 @@ def _learned(answer: SizeAnswer, evidence: Evidence) -> bool | None:
     """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
     if answer.decision is None:
         return False
+    if answer.learned and answer.decision.choice == answer.reference:
+        return True  # it is what all are compared with, whatever its scores are: not the best of several
     return evidence.learned(_runs_of(answer, answer.decision.choice), sum(one.runs for one in answer.cells) or 1)
 
 

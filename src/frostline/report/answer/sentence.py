@@ -46,15 +46,18 @@ class Comparison:
         return f"gain over the {names.baseline(self.evidence.metric)}" if self.of_gain else "score"
 
     def rows(self, choice: str) -> str:
-        """The validation examples on which a choice was scored; empty if they are unknown."""
-        cell = self.curve.cell(choice)
-        runs = [point.run for point in cell.in_mean] if cell else [choice]
-        count = (self.evidence.rows_of(runs) if runs else None) or self.evidence.rows
-        return f" on {count:,} validation example{'s' if count > 1 else ''}" if count else ""
+        """The validation examples on which a choice was scored, of all; empty if they are unknown."""
+        cell, every = self.curve.cell(choice), self.evidence.rows
+        if not every:
+            return ""
+        count = (cell.validation_rows if cell else self.evidence.rows_of([choice])) or every
+        some = "" if count == every else f"{count:,} of "
+        return f" on {some}{every:,} validation example{'s' if every > 1 else ''}"
 
-    def baseline(self, cell: Cell) -> str:
-        """The name of the baseline, with its score on the rows of a cell's runs."""
-        known = self.evidence.baseline(cell.in_mean)
+    @property
+    def baseline(self) -> str:
+        """The name of the baseline, with its score."""
+        known = self.evidence.chance
         return f"the {names.baseline(self.evidence.metric)}{'' if known is None else f' ({score(known)})'}"
 
     def share(self, cell: Cell) -> Ratio | None:
@@ -204,7 +207,7 @@ def _undecided(comparison: Comparison, full: Cell) -> str:
     best = max(named or choices, key=lambda one: one.expected)
     reached = f"{comparison.scored(best.expected)}{comparison.rows(best.choice)}"
     return (
-        f"Undecided: nothing is shown to be above {comparison.baseline(full)}. The best so far is {tuning(best.choice)}: "
+        f"Undecided: nothing is shown to be above {comparison.baseline}. The best so far is {tuning(best.choice)}: "
         f"expect {reached}. {LEARN_FIRST}"
     )
 
@@ -228,7 +231,7 @@ def _recommendation(comparison: Comparison, chosen: str, full: Cell, layers: int
     rows = comparison.rows(chosen)
     rows = f",{rows}" if rows else ""
     if weak:
-        above = f"{_noun(full.recipe)} is not yet shown to be above {comparison.baseline(full)}"
+        above = f"{_noun(full.recipe)} is not yet shown to be above {comparison.baseline}"
         sure = f"The difference is {_difference(beside)} (95 % interval), but {above}"
     else:
         goal = f"{probability(beside.probability)} sure to {comparison.reached(_noun(full.recipe))}"

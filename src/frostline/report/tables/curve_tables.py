@@ -40,6 +40,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
     def of_all(cell: Cell) -> list[str]:
         return [] if cell.validation.n == cell.runs else [f"of {cell.runs}"]
 
+    counts = {cell.validation_rows for cell in curve.cells if cell.in_mean}
     columns = (
         *(TUNED, spread("mean", "mean", strong=True)),
         *((_comparable(curve),) if names.rows_differ(curve.cells) else ()),
@@ -50,6 +51,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         Column("last_epoch", "mean at the\nlast epoch", formatting.score, of=lambda cell: cell.validation_last.mean),
         Column("train", "mean\non train", formatting.score, of=lambda cell: cell.train_last.mean),
         Column("runs", "runs", of=lambda cell: cell.validation.n, small=of_all),
+        Column("validation_rows", "examples" if len(counts) > 1 else "", formatting.count),
         Column("finished_runs", of=lambda cell: cell.runs),
         Column("learning_rate", "learning\nrate", formatting.learning_rate, small=_tried),
         Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell.learning_rates_tried)),
