@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from frostline.api.find import find
     from frostline.api.prediction import Predictions, TagPredictions, predict
     from frostline.api.probe import probe
+    from frostline.api.push import push
     from frostline.api.results import Results, open
     from frostline.api.sweep import Plan, compare, plan, sweep
     from frostline.api.training_audit import AuditCallback, Moved, TrainingAudit, audit, audit_folders
@@ -55,6 +56,7 @@ __all__ = [
     "plan",
     "predict",
     "probe",
+    "push",
     "sweep",
     "work",
 ]
@@ -87,6 +89,7 @@ _MODULES = {
     "plan": "api.sweep",
     "predict": "api.prediction",
     "probe": "api.probe",
+    "push": "api.push",
     "sweep": "api.sweep",
     "work": "api.work",
 }

@@ -1,4 +1,4 @@
-"""Commands about models and their cached hidden states: `frostline check`, `probe`, `bundle`, `cache`."""
+"""Commands about models and their cached hidden states: `frostline check`, `probe`, `bundle`, `push`, `cache`."""
 
 import sys
 from pathlib import Path
@@ -162,6 +162,24 @@ def bundle(
     header = ("", "separate models", "bundle", "share")
     print_table([dict(zip(header, (*row, f"{share:.0%}"), strict=True)) for *row, share in costs], header)
     print(out)
+
+
+@app.command(cls=PanelCommand, short_help="Upload a saved model to the Hugging Face hub.")
+def push(
+    folder: Annotated[Path, typer.Argument(help="Folder of a sweep or search, of a model or of a probe.")],
+    name: Annotated[str, typer.Argument(help="Repository, such as me/reviews. It is made if it does not exist.")],
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+) -> None:
+    """Upload a saved model with its card to the Hugging Face hub. `hf auth login` logs in.
+
+    The folder is what frostline saved, else it is refused. So is a probe of a model that is not on the hub.
+
+    Example: frostline push found me/reviews
+    """
+    from frostline.api.push import push as upload
+
+    print(upload(folder, name, private=private))
 
 
 @app.command(cls=PanelCommand, short_help="Compare two checkpoints: which layers moved, to the bit.")

@@ -23,7 +23,7 @@ from frostline.sweeps.slurm import TERMINATED
 
 COMMANDS = (
     *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report"),
-    *("predict", "evaluate", "bundle", "probe", "check", "audit", "analyze", "study", "cache"),
+    *("predict", "evaluate", "push", "bundle", "probe", "check", "audit", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
 TRAINING = (

@@ -282,8 +282,8 @@ def require_intact(folder: Path) -> None:
         return
     try:
         facts = read_record(folder / RECORD)
-        require_recorded(folder, facts, optional=lambda name: not _is_read(name))
-        others = [name for name in files_in(folder) if "/" not in name and _is_read(name)]
+        require_recorded(folder, facts, optional=lambda name: not is_read(name))
+        others = [name for name in files_in(folder) if "/" not in name and is_read(name)]
         if added := [name for name in others if name not in (RECORD, *facts[FILES])]:
             raise ValueError(f"{added[0]} was added")
     except (OSError, ValueError) as error:
@@ -321,7 +321,7 @@ def model_written(target: Path, what: str, facts: Mapping[str, Any] | None = Non
         ) from error
 
 
-def _is_read(name: str) -> bool:
+def is_read(name: str) -> bool:
     """Whether opening a model can read a file of this name."""
     if name.endswith(".txt"):
         return name.rpartition("/")[2] in TOKENIZER_FILES

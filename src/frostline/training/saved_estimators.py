@@ -88,6 +88,12 @@ class SavedEstimator:
     facts: EstimatorFacts
     arrays: Mapping[str, NDArray[np.float64]]
 
+    @property
+    def reads_only_here(self) -> str | None:
+        """The folder of the model that a probe reads, if it is neither on the hub nor in the folder of the probe."""
+        probe = self.facts.probe
+        return None if probe is None or probe.revision else probe.model
+
     def logits(
         self,
         texts: Texts,
