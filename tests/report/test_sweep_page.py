@@ -76,11 +76,16 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
     assert "finished runs failed (" not in whole[1].words
 
 
-def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", tune=(0, 4, "full"), seeds=1)
-    command = answer_of(out).next_command
-    words = page_of(out).words
-    assert command is not None and words.count(command) == 1 and f"To be surer {command}" in words
+@pytest.mark.parametrize("folder", [{"tune": (0, 4, "full"), "seeds": 1}, {"tune": (4, "full"), "rows": 60}])
+def test_the_next_step_is_shown_once_and_can_be_copied_if_it_is_a_command(
+    tmp_path: Path, folder: dict[str, Any]
+) -> None:
+    out = make_folder(tmp_path / "out", **folder)
+    step, page = answer_of(out).next_command, page_of(out)
+    assert step is not None and step.startswith(("frostline sweep ", "the same command with --folds 5"))
+    assert page.words.lower().count(step.lower()) == 1 and f"To be surer {step}".lower() in page.words.lower()
+    loading = 1
+    assert page.attributes.count(("class", "copy")) == loading + step.startswith("frostline")
 
 
 def test_text_from_users_is_escaped(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def _learned(answer: SizeAnswer, evidence: Evidence) -> bool | None:
     """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
     if answer.decision is None:
         return False
-    if answer.learned and answer.decision.choice == answer.reference:
-        return True  # it is what all are compared with, whatever its scores are: not the best of several
-    return evidence.learned(_runs_of(answer, answer.decision.choice), sum(one.runs for one in answer.cells) or 1)
+    found = evidence.learned(_runs_of(answer, answer.decision.choice), sum(one.runs for one in answer.cells) or 1)
+    # the reference is what all are compared with, whatever its scores are, and not the best of several
+    return answer.learned if found is not None and answer.decision.choice == answer.reference else found
 
 
 def _runs_of(answer: SizeAnswer, choice: str) -> Sequence[Scored]:

@@ -334,7 +334,5 @@ def _failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
 
 def _add_full(cells: Iterable[str], search: SearchOutcome) -> str:
     """A sentence that full fine-tuning was not run, so that it is not the reference, and how to add it."""
-    ways = ", or full to --ways of `compare`" if any(Recipe(name).is_way for name in cells) else ""
-    return (
-        f" Full fine-tuning was not run: {f'add full to --tune{ways}' if search is NO_SEARCH else 'leave out --max-k'}."
-    )
+    where = "the ways" if any(Recipe(name).is_way for name in cells) else "--tune"
+    return f" Full fine-tuning was not run: {f'add full to {where}' if search is NO_SEARCH else 'leave out --max-k'}."

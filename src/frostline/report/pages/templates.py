@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 
 FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")  # of a command
@@ -21,6 +22,7 @@ def with_flags(text: str) -> Markup:
 
 FILTERS = {
     "with_flags": with_flags,
+    "capitalized": capitalized,
     **{name: getattr(formatting, name) for name in ("score", "percent", "seconds", "parameters", "times")},
     **{name: getattr(names, name) for name in ("printed", "metric", "baseline", "tuning", "whole")},
 }
