@@ -179,7 +179,7 @@ def test_the_size_of_a_stack_at_k_0(settings: dict[str, Any], monkeypatch: pytes
         **{(4, 1, 0): 4, (4, 3, 0): 4, (20, 1, 0): 9, (1, 1, 99): 1},  # as the user says
     }
     for (wanted, shared_by, memory), size in sizes.items():
-        plan.experiment.worker.limits.stack_sizes.clear()
+        plan.experiment.worker.stack_sizes.clear()
         assert stack_size(runs, plan.experiment, wanted, print, workers=shared_by) == size, (wanted, shared_by, memory)
 
 

@@ -6,7 +6,6 @@ import torch
 
 from frostline.fast import optimizer as fast_tables
 from frostline.frozen.readers import DeviceCopies, Reader
-from frostline.training.experiment import Limits
 from frostline.training.forward import ForwardFunction
 from frostline.training.train import run
 from frozen.passes import RecordedStream
@@ -26,7 +25,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(experiment, monkeypatch,
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 
-    whole, short = run(spec, experiment), experiment.with_worker(limits=Limits())
+    whole, short = run(spec, experiment), experiment.with_worker(scoring_tokens={})
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)

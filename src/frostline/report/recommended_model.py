@@ -297,7 +297,7 @@ def refit_of(spec: Run, experiment: Experiment) -> tuple[Run, Experiment]:
         rows = np.concatenate([experiment.splits["train"], validation])
         examples = experiment.examples["train"].with_more(examples)
     whole = {"folds": 0, "train_size": len(rows), "evaluations_per_epoch": 0, "load_best_model_at_end": False}
-    refit, micro_batches = spec.model_copy(update=whole), experiment.worker.limits.micro_batches
+    refit, micro_batches = spec.model_copy(update=whole), experiment.worker.micro_batches
     if spec.stack_key in micro_batches:  # memory ran out with more
         micro_batches[refit.stack_key] = micro_batches[spec.stack_key]
     splits = {"train": rows, "validation": validation}

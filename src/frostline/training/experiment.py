@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,6 @@ from frostline.training.problem import Problem
 from frostline.training.run import Run
 
 
-class StackSize(NamedTuple):
-    """How many runs like ``spec`` are trained as one stack, and the reason if no two of them can be stacked."""
-
-    spec: Run
-    size: int
-    refusal: str | None
-
-
 @dataclass(frozen=True)
 class Batching:
     """How batches are computed, as the check of the cuts has found.
@@ -46,22 +38,6 @@ class Batching:
 
 
 @dataclass
-class Limits:
-    """What has fitted into the memory of one process.
-
-    Attributes:
-        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweeps.execution.stacks`).
-        micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
-            with more (:mod:`frostline.sweeps.execution.stacks`).
-        scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
-    """
-
-    stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
-    micro_batches: dict[str, int] = field(default_factory=dict)
-    scoring_tokens: dict[int | None, int] = field(default_factory=dict)
-
-
-@dataclass
 class Worker:
     """What one process has loaded and found out. It changes while runs are trained.
 
@@ -69,7 +45,11 @@ class Worker:
         batching: How batches are computed; None until the cuts were found to be exact.
         states: The cached hidden states; None until they are loaded.
         copies: Copies of cached hidden states on a GPU.
-        limits: What has fitted into memory.
+        stack_sizes: For what is stacked alike: its first run, how many runs fit into a stack, and the reason if no two can be
+            stacked (:mod:`frostline.sweeps.execution.stacks`).
+        micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
+            with more (:mod:`frostline.sweeps.execution.stacks`).
+        scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
         at_a_time: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
@@ -80,7 +60,9 @@ class Worker:
     batching: Batching | None = None
     states: HiddenStates | None = None
     copies: DeviceCopies = field(default_factory=DeviceCopies)
-    limits: Limits = field(default_factory=Limits)
+    stack_sizes: dict[Hashable, tuple[Run, int, str | None]] = field(default_factory=dict)
+    micro_batches: dict[str, int] = field(default_factory=dict)
+    scoring_tokens: dict[int | None, int] = field(default_factory=dict)
     at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
@@ -158,7 +140,7 @@ class Experiment:
 
     def micro_batch(self, spec: Run) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
-        return self.worker.limits.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
+        return self.worker.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
 
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """Split a batch into chunks for scoring, so that the tokens of a chunk fit into memory.
@@ -169,7 +151,7 @@ class Experiment:
             lengths: Tokens of the examples, ``[K, B]``.
             cut: The number of layers that do not run; None runs the whole model.
         """
-        capacity = self.worker.limits.scoring_tokens.get(cut)
+        capacity = self.worker.scoring_tokens.get(cut)
         if capacity is None and (self.worker.as_trainer or cut == self.pretrained.anatomy.count):
             return [slice(0, lengths.shape[1])]
         most = tokens_per_batch(self.machine.device, self.pretrained.anatomy) // 2
@@ -178,7 +160,7 @@ class Experiment:
     def score_smaller_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> None:
         """Let chunks have at most half the tokens of this one, ``[K, B]``, for which there was no memory."""
         half = lengths.shape[1] * int(lengths.max()) // 2
-        self.worker.limits.scoring_tokens[cut] = min(half, self.worker.limits.scoring_tokens.get(cut, half))
+        self.worker.scoring_tokens[cut] = min(half, self.worker.scoring_tokens.get(cut, half))
 
     def computed_tokens(self, lengths: NDArray[np.int64]) -> int:
         """The number of computed tokens of a batch, with padding unless packed. ``lengths`` are its tokens, ``[B]``."""

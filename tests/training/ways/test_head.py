@@ -12,7 +12,6 @@ from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
 from frostline.model.ways import Way
-from frostline.training.experiment import Limits
 from frostline.training.forward import last_linear, train_rows
 from frostline.training.problem import Problem
 from frostline.training.train import run, start_values
@@ -86,7 +85,7 @@ def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_p
 
 
 def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached):
-    experiment = uncached.with_worker(limits=Limits())
+    experiment = uncached.with_worker(scoring_tokens={})
     start_values(SPEC, experiment)
     head = experiment.pretrained.model.classifier
     whole = head.weight.detach().clone()

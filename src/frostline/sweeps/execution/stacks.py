@@ -27,7 +27,7 @@ from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store, other_result
 from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
-from frostline.training.experiment import Experiment, StackSize
+from frostline.training.experiment import Experiment
 from frostline.training.result import Failure, Result
 from frostline.training.run import Checkpoints, Run, State
 from frostline.training.train import profile_step, run, run_stacked, start_values
@@ -78,10 +78,10 @@ def stack_size(
     if len(runs) == 1 or wanted == 1 or spec.way.alone or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
     key = (spec.stack_key, experiment.cut(spec), len(runs), wanted)
-    if key not in experiment.worker.limits.stack_sizes:
+    if key not in experiment.worker.stack_sizes:
         size, refusal = _largest(runs, experiment, wanted, head_only=head_only)
-        experiment.worker.limits.stack_sizes[key] = StackSize(spec, size, refusal)
-    _, size, refusal = experiment.worker.limits.stack_sizes[key]
+        experiment.worker.stack_sizes[key] = spec, size, refusal
+    _, size, refusal = experiment.worker.stack_sizes[key]
     if refusal:
         note(f"Runs of {spec.recipe} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
@@ -120,11 +120,11 @@ def _known_size(spec: Run, names: Set[str], experiment: Experiment) -> int:
     anatomy = experiment.pretrained.anatomy
     return max(
         (
-            found.size
-            for found in experiment.worker.limits.stack_sizes.values()
-            if found.spec.recipe.is_way == spec.recipe.is_way  # k and k, because a way changes more than the layers
-            and found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
-            and found.spec.parameters(anatomy) >= names
+            size
+            for other, size, _ in experiment.worker.stack_sizes.values()
+            if other.recipe.is_way == spec.recipe.is_way  # k and k, because a way changes more than the layers
+            and other.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
+            and other.parameters(anatomy) >= names
         ),
         default=1,
     )
@@ -273,7 +273,7 @@ def smaller_parts(
     size = experiment.micro_batch(spec)
     if not ran_out or size == 1:
         return "", []
-    experiment.worker.limits.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    experiment.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
     note = (
         f"Memory ran out with {size} examples at a time in a run of {spec.recipe} ({reason}); it is retried with {smaller}. "
         f"An optimizer step still has {spec.batch_size} examples."
