@@ -71,7 +71,7 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     edit_config(folder, **{TEMPERATURE: 1.0, THRESHOLDS: {}})
     texts = rows["text"].tolist()
     plain = frostline.predict(folder, texts)
-    assert isinstance(plain, Predictions) and plain.classes == LABELS and plain.thresholds == (0.5,) * 3
+    assert isinstance(plain, Predictions) and plain.classes == LABELS and plain.thresholds == dict.fromkeys(LABELS, 0.5)
     np.testing.assert_allclose(plain.values, 1 / (1 + np.exp(-logits)), atol=1e-6)
     assert plain.labels == [[label for label, z in zip(LABELS, own, strict=True) if z >= 0] for own in logits]
     classify = pipeline("text-classification", str(folder), top_k=None, function_to_apply="sigmoid")
@@ -83,7 +83,7 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     temperature, limits = saved.temperature, answer_of(finished).threshold.by_label
     np.testing.assert_allclose(saved.values, 1 / (1 + np.exp(-logits / temperature)), atol=1e-6)
     assert saved.labels[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
-    assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == (0.99,) * 3
+    assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == dict.fromkeys(LABELS, 0.99)
 
 
 def test_unusable_thresholds_are_refused(finished: Path, tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_temperature_and_a_threshold_of_the_configuration(finished_sweep: Path
     texts = [row["text"] for row in sentences(40, seed=3)]
     plain = frostline.predict(finished_sweep / "model", texts)
     same = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "one", calibration_temperature=1), texts)
-    assert list(same.rows()) == list(plain.rows()) and plain.temperature == 1 and plain.threshold is None
+    assert list(same.rows()) == list(plain.rows()) and plain.temperature == 1 and not plain.thresholds
     keys = {"calibration_temperature": 2.0, "decision_threshold": 0.7, "decision_threshold_label": "negative"}
     found = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "two", **keys), texts)
     odds = np.sqrt(plain.values[:, 0] / plain.values[:, 1])  # dividing logits by 2 takes the square root of the odds

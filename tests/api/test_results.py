@@ -22,7 +22,7 @@ def test_a_folder_is_opened_with_all_that_is_in_it(finished_sweep: Path) -> None
     assert tuple(found.table().columns) == COLUMNS and len(found.table()) == 6
     assert isinstance(found.plot(), Figure) and found.report.is_file()
     predictions = found.predict(["good film", "bad film"], threshold=0.4)
-    assert len(predictions.values) == 2 and predictions.threshold.probability == 0.4
+    assert len(predictions.values) == 2 and list(predictions.thresholds.values()) == [0.4]
     text, page = repr(found), found._repr_html_()
     assert text.startswith(f"<Results in {finished_sweep}: 6 runs. ") and text.count("\n") == 0
     assert page.count("<svg") == 1 and page.count("<table") == 1 and "head only" in page

@@ -155,7 +155,7 @@ def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tm
     out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: "ab"[n % 2], **settings)
     model, texts = out / "model", recommended_predictions(out)[0]
     plain, runs = predict(model, texts), sorted(path.name for path in (out / "runs").iterdir())
-    assert plain.temperature == 1 and plain.threshold is None and not {*OUTPUT_KEYS} & read_config(model).keys()
+    assert plain.temperature == 1 and not plain.thresholds and not {*OUTPUT_KEYS} & read_config(model).keys()
     saved_sweep(licensed_bert, out, lambda n: "ab"[n % 2], **settings, calibrate=True, threshold=0.7)
     assert sorted(path.name for path in (out / "runs").iterdir()) == runs, "no run is trained for it"
     answer, config, found = answer_of(out), read_config(model), predict(model, texts)

@@ -3,7 +3,7 @@
 import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     TextSource = str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """A label is predicted from this probability on, else the other one of two labels."""
-
-    label: str
-    probability: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """How the outputs of a model are read.
@@ -52,15 +44,14 @@ class Outputs:
         task_type: The type of its task.
         classes: The names of its C classes, labels or tags; empty for regression.
         temperature: What its logits are divided by, from the model's config.json; 1 if it has none.
-        threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
-        thresholds: If a text can have any number of labels, the probability of each from which it is predicted, ``[C]``.
+        thresholds: The probability from which a label is predicted: of each label if a text can have any number of them, or of
+            one of two labels, else the other one is predicted. Empty: the label with the highest probability is predicted.
     """
 
     task_type: str
     classes: tuple[str, ...]
     temperature: float = 1.0
-    threshold: Threshold | None = None
-    thresholds: tuple[float, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_config(cls, config: Any, threshold: float | None = None, *, of_words: bool = False) -> "Outputs":
@@ -86,15 +77,10 @@ class Outputs:
     ) -> "Outputs":
         """Those of a model for a task, with the ``keys`` of its config.json if it has one."""
         keys = keys or {}
-        shared: dict[str, Any] = {
-            "task_type": task_type,
-            "classes": tuple(labels),
-            "temperature": _number(keys, TEMPERATURE, 1.0),
-        }
+        thresholds: Mapping[str, float] = {}
         if task_type == MULTI_LABEL:
-            return cls(**shared, thresholds=_thresholds(keys, labels, threshold))
-        decision = None
-        if threshold is not None or THRESHOLD in keys:
+            thresholds = _thresholds(keys, labels, threshold)
+        elif threshold is not None or THRESHOLD in keys:
             if len(labels) != 2:
                 found = f"{len(labels)} labels" if labels else "no labels"
                 raise FrostlineError(
@@ -104,8 +90,9 @@ class Outputs:
             label = keys.get(THRESHOLD_LABEL, labels[1])
             if label not in labels:
                 raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
-            decision = Threshold(label, probability)
-        return cls(**shared, threshold=decision)
+            thresholds = {label: probability}
+        temperature = _number(keys, TEMPERATURE, 1.0)
+        return cls(task_type=task_type, classes=tuple(labels), temperature=temperature, thresholds=thresholds)
 
     def values_of(self, logits: NDArray[Any]) -> NDArray[np.float32]:
         """Probabilities ``[N, C]``, or numbers ``[N, 1]``."""
@@ -161,7 +148,7 @@ class Predicted(Outputs):
 class Predictions(Predicted):
     """Predictions for N texts, with how the outputs of the model are read.
 
-    ``classes``, ``temperature``, and ``threshold`` or ``thresholds`` are those of the model.
+    ``classes``, ``temperature`` and ``thresholds`` are those of the model.
 
     Attributes:
         texts: The texts, with their row numbers in the source.
@@ -203,13 +190,13 @@ class Predictions(Predicted):
     def _label(self, n: int) -> str | list[str]:
         """The predicted label of text ``n``, or all its labels."""
         if self.task_type == MULTI_LABEL:
-            both = zip(self.classes, self.values[n], self.thresholds, strict=True)
-            return [label for label, probability, least in both if probability >= least]
-        if self.threshold is None:
+            both = zip(self.classes, self.values[n], strict=True)
+            return [label for label, probability in both if probability >= self.thresholds[label]]
+        if not self.thresholds:
             return self.classes[int(self.values[n].argmax())]
-        place = self.classes.index(self.threshold.label)
-        enough = self.values[n, place] >= self.threshold.probability
-        return self.classes[place if enough else 1 - place]
+        ((label, least),) = self.thresholds.items()
+        place = self.classes.index(label)
+        return self.classes[place if self.values[n, place] >= least else 1 - place]
 
 
 def text_cells(texts: Texts, n: int) -> dict[str, Any]:
@@ -223,16 +210,16 @@ def text_columns(texts: Texts) -> list[str]:
     return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
 
 
-def _thresholds(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> tuple[float, ...]:
+def _thresholds(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> dict[str, float]:
     """The given threshold for all labels, else those of config.json, else 0.5."""
     saved = config.get(THRESHOLDS, {})
     if given is not None:
-        return (_probability(given),) * len(labels)
+        return dict.fromkeys(labels, _probability(given))
     if not isinstance(saved, Mapping) or any(label not in labels for label in saved):
         raise FrostlineError(
             f"{THRESHOLDS} in config.json must give a probability for labels among {', '.join(labels)}."
         )
-    return tuple(_probability(_number(saved, label, 0.5)) for label in labels)
+    return {label: _probability(_number(saved, label, 0.5)) for label in labels}
 
 
 def _probability(threshold: float) -> float:

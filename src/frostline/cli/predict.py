@@ -14,7 +14,7 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode, with_fields
 from frostline.cli.program import PanelCommand, app
-from frostline.data.kinds import ENDINGS, FORMAT_OF, TOKENS, either
+from frostline.data.kinds import ENDINGS, FORMAT_OF, MULTI_LABEL, TOKENS, either
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
 from frostline.report.plain_text import table_lines, wrapped
 
@@ -393,16 +393,14 @@ def _print_outputs(task: str, outputs: "Outputs") -> None:
     """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
     if outputs.temperature != 1:
         print(f"{task}The logits are divided by the temperature {outputs.temperature:.3g}.", file=sys.stderr)
-    if (limits := set(outputs.thresholds)) - {0.5}:
+    if outputs.task_type != MULTI_LABEL:
+        for label, least in outputs.thresholds.items():
+            print(f"{task}The label {label!r} is predicted from probability {least:.3g} on.", file=sys.stderr)
+    elif (limits := set(outputs.thresholds.values())) - {0.5}:
         applied = f"Labels are predicted from probability {min(limits):.3g} on."
         if len(limits) > 1:
             applied = f"Each label has its own threshold, from {min(limits):.3g} to {max(limits):.3g}."
         print(f"{task}{applied}", file=sys.stderr)
-    if limit := outputs.threshold:
-        print(
-            f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",
-            file=sys.stderr,
-        )
 
 
 def _require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, overwrite: bool) -> None:
