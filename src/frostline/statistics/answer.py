@@ -216,12 +216,9 @@ class OperatingPoint:
 
 @dataclass(kw_only=True)
 class Recommended:
-    """The recommended recipe with its best run on validation, and how it compares with the reference on test."""
+    """The recommended recipe (its cell has more), its best run on validation, and its comparison with the reference on test."""
 
     recipe: Recipe
-    tuned_layers: int | None
-    tune_embeddings: bool | None
-    learning_rate: float | None
     run: str
     seed: int | str
     validation_best: float

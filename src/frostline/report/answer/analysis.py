@@ -13,7 +13,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup
 from frostline.statistics.train_sizes import OverTasks, across_tasks
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True, kw_only=True)

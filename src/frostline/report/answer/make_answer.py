@@ -163,15 +163,7 @@ def best_run(cell: Cell) -> Recommended:
     usable = [run for run in cell.in_mean if run.outcome in ANSWERS]
     best = max(usable or cell.in_mean, key=lambda run: run.validation_best or 0.0)  # the first of equally good ones
     assert best.validation_best is not None
-    return Recommended(
-        recipe=cell.recipe,
-        tuned_layers=cell.tuned_layers,
-        tune_embeddings=cell.tune_embeddings,
-        learning_rate=cell.learning_rate,
-        run=best.run,
-        seed=best.seed,
-        validation_best=best.validation_best,
-    )
+    return Recommended(recipe=cell.recipe, run=best.run, seed=best.seed, validation_best=best.validation_best)
 
 
 def _best_mean(curve: SizeAnswer) -> Cell | None:
