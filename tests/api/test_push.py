@@ -47,6 +47,8 @@ def test_what_is_downloaded_is_what_was_saved(finished_sweep: Path, hub: Hub, tm
     )
     expected = predict(finished_sweep / "model", TEXTS)
     assert (predict(downloaded, TEXTS).values == expected.values).all()
+    of_this_machine = str(tmp_path.parent.parent).encode()  # the model and the tables are there
+    assert [name for name, content in hub.files["me/films"].items() if of_this_machine in content] == []
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
     task = TaskFacts(**own, columns=answer.columns, max_length=32, sentence="")
     for name, logits in found.items():
         (tmp_path / name).mkdir()
-        fitted[0][name].save(tmp_path / name, task)
+        fitted[0][name].save(tmp_path / name, task, False)
         saved = frostline.predict(tmp_path / name, search_settings["train"])
         np.testing.assert_allclose(saved.values[:, 1], 1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), rtol=1e-5)
 

@@ -17,9 +17,11 @@ from frostline.data.files import read_record, write_sealed
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.tags import sentence
 from frostline.frozen import forward_pass as batches
+from frostline.sweeps.progress import Progress
 from frostline.training.probes import WORD
 from frostline.training.saved_estimators import (
     ARRAYS,
+    BASE,
     ESTIMATOR,
     EstimatorFacts,
     ProbeFacts,
@@ -154,12 +156,37 @@ def test_the_model_of_a_probe_can_be_moved(tiny_bert: Path, tiny_table: Path, tm
     before = frostline.predict(probe, texts).values
     moved = model.rename(tmp_path / "moved")
     with pytest.raises(
-        FrostlineError, match=r"reads another model. There is no model folder .* give its folder with --base"
+        FrostlineError,
+        match=r"reads another model. There is no model folder .* give its folder with --base. .* --embed",
     ):
         frostline.predict(probe, texts)
     assert frostline.predict(probe, texts, base=moved).values.tolist() == before.tolist()
     with pytest.raises(FrostlineError, match="reads no other one: leave --base out"):
         frostline.predict(tiny_bert, texts, base=moved)
+
+
+def test_an_embedded_model_moves_with_its_probe(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    """Of a probe, and of a comparison that recommends one. The comparison is repeated with and without it."""
+    model, texts = Path(shutil.copytree(tiny_bert, tmp_path / "bert")), ["a good film", "the plot was dull"]
+    given: dict[str, Any] = {"model": model, "train": tiny_table, "embed": True}
+    frostline.probe(**given, out=tmp_path / "o", **EXACT)
+    grid = {"ways": "probe,0", "seeds": 1, "price": 50, "num_train_epochs": 1, "progress": Progress()}
+    saved = frostline.compare(**given, **grid, out=tmp_path / "w").model_folder
+    assert not (frostline.compare(**{**given, "embed": False}, **grid, out=tmp_path / "w").model_folder / BASE).exists()
+    assert frostline.compare(**given, **grid, out=tmp_path / "w").model_folder == saved
+    folders = {"probe": tmp_path / "o" / "probe", "way": saved}
+    expected = {name: frostline.predict(folder, texts).values.tolist() for name, folder in folders.items()}
+    shutil.rmtree(model)
+    for name, folder in folders.items():
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        moved = Path(shutil.move(folder, tmp_path / "elsewhere" / name))
+        assert frostline.predict(moved, texts).values.tolist() == expected[name]
+        card, record = (moved / "README.md").read_text(), (moved / ESTIMATOR).read_text()
+        assert "of bert, which is in the folder base." in card and "- negative\n- positive\n" in card
+        assert str(tmp_path) not in card + record
+        (moved / BASE / "tokenizer.json").write_text("{}")
+        with pytest.raises(FrostlineError, match=r"is not what was copied there \(the checksum of base/tokenizer.json"):
+            frostline.predict(moved, texts)
 
 
 def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny_table: Path) -> None:

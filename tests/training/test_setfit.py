@@ -82,7 +82,7 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_pa
     fitted = SETFIT.fit(SPEC, experiment, result.learned)
     rows = experiment.splits["validation"]
     np.testing.assert_array_equal(fitted.logits(rows, "validation"), result.logits["validation_best"])
-    fitted.save(tmp_path, TASK)
+    fitted.save(tmp_path, TASK, False)
     texts = list(experiment.examples_of(rows, "validation").texts)
     opened = setfit.SetFitModel.from_pretrained(str(tmp_path), device="cpu")
     probabilities = opened.predict_proba(texts, as_numpy=True)

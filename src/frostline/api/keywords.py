@@ -65,6 +65,7 @@ class ModelAndData(TypedDict, total=False):
     precision: Literal["auto", "float32", "bfloat16", "float16"]
     device: Literal["auto", "cpu", "cuda", "mps"]
     stream: bool | None
+    embed: bool
 
 
 class Training(ModelAndData, total=False):

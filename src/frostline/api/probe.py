@@ -104,7 +104,7 @@ def probe(
     if folder is not None:
         for probed, target in zip(found, probe_folders(folder, found), strict=True):
             with new_folder(target, inside=folder, replace=True) as aside:
-                probed.save(aside)
+                probed.save(aside, embed=spec.embed)
         write_probes(folder, [one.report for one in found])
     return found
 

@@ -31,8 +31,8 @@ def push(folder: str | Path, name: str, *, private: bool = False) -> str:
     require_intact(folder)
     if (saved := read_estimator(folder)) and (model := saved.reads_only_here):
         raise FrostlineError(
-            f"The probe in {folder} reads the model in {model}, which nobody else has: write the probe again with a hub name as "
-            "--model."
+            f"The probe in {folder} reads the model in {model}, which nobody else has: write the probe again with --embed, "
+            "which copies that model into its folder, or with a hub name as --model."
         )
     hub, files = HfApi(), files_in(folder)
     try:

@@ -227,7 +227,7 @@ def _cell(entry: Any) -> str:
 
 
 OWN = ("model", "data", "task", "out", "glue", "train")
-OF_SAVED_MODEL = ("keep_adapter", "calibrate", "threshold")  # a study saves no model
+OF_SAVED_MODEL = ("keep_adapter", "embed", "calibrate", "threshold")  # a study saves no model
 
 
 @app.command(cls=PanelCommand, short_help="Run a published protocol and compare with its numbers.")

@@ -173,7 +173,8 @@ def push(
 ) -> None:
     """Upload a saved model with its card to the Hugging Face hub. `hf auth login` logs in.
 
-    The folder is what frostline saved, else it is refused. So is a probe of a model that is not on the hub.
+    The folder is what frostline saved, else it is refused. So is a probe of a model that is not on
+    the hub, unless it was written with --embed.
 
     Example: frostline push found me/reviews
     """

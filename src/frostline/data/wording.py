@@ -1,6 +1,7 @@
 """How messages show names, numbers, durations and foreign text, and speak Python or the command line; how values are parsed."""
 
 import difflib
+import html
 import json
 import os
 import re
@@ -128,6 +129,14 @@ def difference(one: str, other: str) -> str:
     return " and ".join(f"U+{ord(char):04X} {unicodedata.name(char, '')}".strip() for char in differing[:2])
 
 
+MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+
+
+def in_markdown(text: str) -> str:
+    """Text from a user on one line, escaped so that Markdown shows it unchanged."""
+    return MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
 def first_line(error: BaseException) -> str:
     """The type of an error and the first line of its message: ``ValueError: not a number``.
 
@@ -230,6 +239,7 @@ SWITCHES = (
         "frozen_dropout",
         "stream",
         "keep_adapter",
+        "embed",
         "calibrate",
         "refit",
         "exhaustive",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -326,6 +327,15 @@ def is_read(name: str) -> bool:
     if name.endswith(".txt"):
         return name.rpartition("/")[2] in TOKENIZER_FILES
     return any(fnmatch(name, pattern) for pattern in MODEL_FILES)
+
+
+def copy_model(folder: Path, target: Path) -> list[Path]:
+    """Copy what opening a model reads, with code of its own if it has some, into ``target``, and return the copied files."""
+    target.mkdir()
+    names = [
+        one.name for one in sorted(folder.iterdir()) if one.is_file() and (is_read(one.name) or one.suffix == ".py")
+    ]
+    return [Path(shutil.copyfile(folder / name, target / name)) for name in names]
 
 
 def tokenizer_files(folder: Path) -> set[str]:

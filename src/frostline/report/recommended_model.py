@@ -1,6 +1,5 @@
 """Saves the recommended model: which weights, its folder as transformers and ``frostline predict`` read it, and its card."""
 
-import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from transformers.utils import logging
 from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.data.wording import capitalized, first_line
+from frostline.data.wording import capitalized, first_line, in_markdown
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD, model_written
@@ -44,7 +43,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import ESTIMATOR
+from frostline.training.saved_estimators import BASE, ESTIMATOR
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 
@@ -63,7 +62,6 @@ TASKS = {  # the tag of the hub and the name of each task type
     TOKENS: ("token-classification", "Token classification"),
 }
 VERSIONS = ("frostline", "transformers", "torch", "safetensors")
-MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 PATH = re.compile(r"(^|\s)[~/]\S")  # a path of this machine, which must not be published
 
 
@@ -129,7 +127,7 @@ def save_recommended(
         refit = None if interrupted else _fitted_again(plan, spec, progress)
         fitted, saved = refit or (alternatives[decision.choice], None)
         facts = {**_shared_facts(plan.identity, answer, saved), "run": name} if saved else None
-        save_fitted(target, fitted, plan.identity, answer, facts)
+        save_fitted(target, fitted, plan.identity, answer, facts, embed=plan.spec.embed)
         return target
     spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
@@ -183,21 +181,23 @@ def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, esti
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
     if plan.spec.calibrate or plan.spec.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
-    target, experiment = plan.store.out / "model", plan.experiment
+    target, experiment, embed = plan.store.out / "model", plan.experiment, plan.spec.embed
     refit_facts = _refit_facts(refit_of(spec, experiment)[0]) if plan.refit_rows else None
-    if _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), refit_facts):
+    as_asked = (target / BASE).is_dir() == (embed and estimator.reads_model)
+    if as_asked and _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), refit_facts):
         return
     if refit := _fitted_again(plan, spec, progress):
-        save_fitted(target, refit[0], plan.identity, answer, _facts(plan.identity, answer, spec, refit[1]))
+        facts = _facts(plan.identity, answer, spec, refit[1])
+        save_fitted(target, refit[0], plan.identity, answer, facts, embed=embed)
         return
-    if _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), None):
+    if as_asked and _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), None):
         return
     prepare_hidden_states(plan, [spec], progress)
     learned = BestWeights(plan.store.out).load(spec.digest, progress.note)
     fitted = estimator.fit(spec, experiment, learned)
     gap = _gap(plan, spec, fitted.logits(validation_rows(experiment, spec), "validation"))
     facts = _facts(plan.identity, answer, spec, Saved(gap, trained_again=learned is None))
-    save_fitted(target, fitted, plan.identity, answer, facts)
+    save_fitted(target, fitted, plan.identity, answer, facts, embed=embed)
 
 
 def _fitted_again(plan: Plan, spec: Run, progress: Progress) -> tuple[Fitted, Saved] | None:
@@ -378,12 +378,22 @@ def save_model(
 
 
 def save_fitted(
-    target: Path, fitted: Fitted, identity: Identity, answer: Answer, facts: Mapping[str, Any] | None = None
+    target: Path,
+    fitted: Fitted,
+    identity: Identity,
+    answer: Answer,
+    facts: Mapping[str, Any] | None = None,
+    *,
+    embed: bool = False,
 ) -> None:
-    """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any."""
+    """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any.
+
+    With ``embed``, it has a copy of the pretrained model that it reads.
+    """
     about = {name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")}
     with model_written(target, "model", facts) as aside:
-        fitted.save(aside, TaskFacts(**about, columns=answer.columns or {}, sentence=sentence_without_command(answer)))
+        task = TaskFacts(**about, columns=answer.columns or {}, sentence=sentence_without_command(answer))
+        fitted.save(aside, task, embed)
 
 
 def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[str, Any]:
@@ -474,17 +484,17 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
     return ModelCard.from_template(  # type: ignore[no-any-return]
         data,
         template_path=str(TEMPLATE),
-        title=_plain(f"{name}, fine-tuned on {identity.task}"),
+        title=in_markdown(f"{name}, fine-tuned on {identity.task}"),
         base=base,
-        name=_plain(name),
-        task=_plain(identity.task),
-        sentence=_plain(sentence_without_command(answer)),
-        notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
+        name=in_markdown(name),
+        task=in_markdown(identity.task),
+        sentence=in_markdown(sentence_without_command(answer)),
+        notes=[in_markdown(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
         trainable=names.printed(recommended.recipe),
-        named=[_plain(part) for part in spec.way.modules or ()],
-        classes=[replace(one, label=_plain(one.label)) for one in answer.classes or ()],
-        outputs=[_plain(text) for text in output_sentences(answer)],
+        named=[in_markdown(part) for part in spec.way.modules or ()],
+        classes=[replace(one, label=in_markdown(one.label)) for one in answer.classes or ()],
+        outputs=[in_markdown(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
         rows=saved.refit["rows"] if saved.refit else size.train_size,
@@ -498,12 +508,12 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         answer=answer,
         spec=spec,
         settings={
-            key: _plain(str(value))
+            key: in_markdown(str(value))
             for key, value in spec.model_dump(
                 mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
             ).items()
         },
-        way=_plain(spec.way.in_words) if spec.recipe.is_way else "",
+        way=in_markdown(spec.way.in_words) if spec.recipe.is_way else "",
         saved=saved,
         versions={name: version(name) for name in VERSIONS},
         formatting=formatting,
@@ -523,8 +533,3 @@ def _license(folder: Path) -> str | None:
     except (ValueError, OSError):
         return None
     return license_ if isinstance(license_, str) else None
-
-
-def _plain(text: str) -> str:
-    """Text from a user on one line, escaped so that Markdown shows it unchanged."""
-    return MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))

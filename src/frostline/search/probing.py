@@ -78,9 +78,9 @@ class Probed:
     best: FittedProbe
     model: Fitted
 
-    def save(self, folder: Path) -> None:
-        """Write the best probe into ``folder``, for ``frostline predict``."""
-        self.model.save(folder, self.report)
+    def save(self, folder: Path, *, embed: bool = False) -> None:
+        """Write the best probe into ``folder``, for ``frostline predict``; with ``embed``, also the model that it reads."""
+        self.model.save(folder, self.report, embed)
 
 
 def probe_layers(

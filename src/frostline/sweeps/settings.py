@@ -163,6 +163,10 @@ class OutputSettings(Strict):
     keep_adapter: bool = Field(
         False, description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft"
     )
+    embed: bool = Field(
+        False,
+        description="copy the pretrained model into the folder of a saved probe, which then needs no other folder",
+    )
     calibrate: bool = Field(
         False,
         description="save a temperature with the model, fitted on validation; `frostline predict` divides logits by it",
@@ -255,7 +259,7 @@ ALL, TRANSFORMERS = "all", "transformers"  # what a search may recommend
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,
     *DataSettings.model_fields,
-    *("metric", "data_seed", "max_length", "precision", "device", "stream"),
+    *("metric", "data_seed", "max_length", "precision", "device", "stream", "embed"),
 } - {"test"}
 
 

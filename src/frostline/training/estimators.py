@@ -18,7 +18,6 @@ from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.files import replace_file
 from frostline.frozen.forward_pass import POOLED, Rows
 from frostline.model.terms import HEAD
 from frostline.model.ways import Way
@@ -56,7 +55,8 @@ class Fitted:
     Attributes:
         parameters: How many parameters were trained.
         logits: Logits, or predicted numbers, of rows of a split, ``[n, C]``; of tags ``[n, W, C]``.
-        save: Writes the model into a new folder, for ``frostline predict``.
+        save: Writes the model into a new folder, for ``frostline predict``; if asked, with a copy of the pretrained model
+            that it reads.
         steps: How many steps of an optimizer that took; 0 without one.
         epochs: How often the optimizer saw all examples; 0 without one.
         learned: What an estimator needs to make it again without training; empty if fitting again is as fast.
@@ -64,14 +64,20 @@ class Fitted:
 
     parameters: int
     logits: Callable[[Rows, str], Logits]
-    save: Callable[[Path, TaskFacts], None]
+    save: Callable[[Path, TaskFacts, bool], None]
     steps: int = 0
     epochs: float = 0.0
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Estimator:
-    """Fits models to the examples of runs."""
+    """Fits models to the examples of runs.
+
+    Attributes:
+        reads_model: Whether its saved models read the pretrained model, which is elsewhere unless it is embedded.
+    """
+
+    reads_model = False
 
     def require_installed(self) -> None:
         """Refuse to run without a package."""
@@ -180,23 +186,26 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
         examples = examples_of(experiment, rows, fitted.input.layers)
         return np.asarray(examples.by_row(fitted.logits(examples)), np.float32)
 
-    def save(folder: Path, task: TaskFacts) -> None:
+    def save(folder: Path, task: TaskFacts, embed: bool) -> None:
         pretrained, model = experiment.pretrained, fitted.model
+        source = pretrained.folder.resolve()
         facts = ProbeFacts(
             **dict(fitted.input),
-            model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+            model=pretrained.name if pretrained.revision else source.name if embed else str(source),
             revision=pretrained.revision,
             weights=pretrained.weights,
             precision=experiment.machine.precision,
         )
         arrays = {"weights": model.weights, "bias": model.bias}
-        write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays)
+        write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays, source if embed else None)
 
     return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
 class Probes(Estimator):
     """Probes after every layer, of which the one with the best cross-validated score on training rows counts."""
+
+    reads_model = True
 
     def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
         layers = experiment.pretrained.anatomy.count
@@ -227,7 +236,7 @@ def fit_words(experiment: Experiment, rows: Rows) -> Fitted | None:
         found = model.logits(experiment.examples_of(rows, split))
         return (np.maximum(found, NEVER) if experiment.labels else found).astype(np.float32)
 
-    def save(folder: Path, task: TaskFacts) -> None:
+    def save(folder: Path, task: TaskFacts, embed: bool) -> None:
         arrays = {"idf": model.idf, "weights": model.weights, "bias": model.bias}
         write_estimator(folder, EstimatorFacts(**dict(task), terms=model.terms), arrays)
 
@@ -253,13 +262,6 @@ class Words(Estimator):
 
 MOST_OF_ONE_CLASS = 64  # the number of pairs grows with its square
 BODY, HEAD_PARTS = "body.", ("classes_", "coef_", "intercept_")  # names of what a run learns
-CARD = """# {task}
-
-{sentence}
-
-A [SetFit](https://github.com/huggingface/setfit) model with the classes {labels}. `SetFitModel.from_pretrained` opens it, and
-`frostline predict` predicts with it.
-"""
 
 
 @contextmanager
@@ -333,14 +335,12 @@ class SetFit(Estimator):
             with _quiet():
                 return np.asarray(model.encode(texts, show_progress_bar=False) @ weights + bias, np.float32)
 
-        def save(folder: Path, task: TaskFacts) -> None:
+        def save(folder: Path, task: TaskFacts, embed: bool) -> None:
             """The card of the package would show training examples."""
             with _quiet():
                 model.labels = list(task.labels)
                 model.save_pretrained(folder)
             write_estimator(folder, EstimatorFacts(**dict(task)), {"weights": weights, "bias": bias})
-            card = CARD.format(task=task.task, sentence=task.sentence, labels=", ".join(task.labels))
-            replace_file(folder / "README.md", card.encode(), inside=folder)
 
         anatomy, parameters = experiment.pretrained.anatomy, dict(experiment.pretrained.model.named_parameters())
         names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]

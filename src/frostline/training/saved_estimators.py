@@ -3,6 +3,7 @@
 They are read without torch, so that a mistake is answered at once.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,16 +17,37 @@ from safetensors.numpy import load_file, save
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
+from frostline.data.files import CARD, FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
-from frostline.model.model_files import Streams, local_folder, never_streams, readable, require_intact
+from frostline.data.wording import comma_joined, in_markdown
+from frostline.model.model_files import Streams, copy_model, model_folder, never_streams, readable, require_intact
 from frostline.training.result import ProbeInput, TaskFacts
 
 if TYPE_CHECKING:
     from frostline.model.tokens import Tokens
 
-ESTIMATOR, ARRAYS = "estimator.json", "estimator.safetensors"
+ESTIMATOR, ARRAYS, BASE = "estimator.json", "estimator.safetensors", "base"
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
+READS = {  # by the vector of a probe
+    "first": "the first token",
+    "mean": "the mean of all tokens",
+    "last": "the last token",
+    "word": "the first token of each word",
+    "apart": "the product and the distance of the means of both texts",
+}
+CARD_TEXT = """---
+{head}
+---
+
+# {task}
+
+**{sentence}**
+
+{what} `frostline predict path/to/this/folder FILE` predicts with it. Texts are truncated to {longest:,} tokens.
+
+Labels, in the order of the probabilities:
+
+{labels}"""
 
 
 class ProbeFacts(ProbeInput):
@@ -56,11 +78,40 @@ class EstimatorFacts(TaskFacts):
     terms: tuple[str, ...] | None = None
 
 
-def write_estimator(folder: Path, facts: EstimatorFacts, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write the files that :func:`read_estimator` reads."""
+def write_estimator(
+    folder: Path, facts: EstimatorFacts, arrays: Mapping[str, NDArray[Any]], base: Path | None = None
+) -> None:
+    """Write the files that :func:`read_estimator` reads, and a model card. The model in ``base`` is copied if it is given."""
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     replace_file(folder / ARRAYS, content, inside=folder)
-    write_record(folder / ESTIMATOR, facts.model_dump(), [folder / ARRAYS], inside=folder)
+    copied = [] if base is None else copy_model(base, folder / BASE)
+    write_record(folder / ESTIMATOR, facts.model_dump(), [folder / ARRAYS, *copied], inside=folder)
+    replace_file(folder / CARD, _card(facts, embedded=base is not None).encode(), inside=folder)
+
+
+def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
+    """The model card: what it is, what it needs, and how to predict with it."""
+    head: dict[str, Any] = {"library_name": "frostline", "tags": ["frostline"]}
+    if facts.terms is not None:
+        what = f"A TF-IDF model of {len(facts.terms):,} words and word pairs."
+    elif facts.probe is None:
+        head["library_name"] = "setfit"
+        what = "A [SetFit](https://github.com/huggingface/setfit) model. `SetFitModel.from_pretrained` opens it, too."
+    else:
+        probe, where = facts.probe, f" at revision {facts.probe.revision}" if facts.probe.revision else ""
+        if probe.revision:
+            head["base_model"] = probe.model
+        after = f"{'layers' if len(probe.layers) > 1 else 'layer'} {comma_joined(map(str, probe.layers))}"
+        what = f"A linear probe on {READS[probe.vector]} after {after} of {in_markdown(probe.model)}{where}"
+        what += f", which is in the folder {BASE}." if embedded else ", which is not in this folder."
+    return CARD_TEXT.format(
+        head=json.dumps(head, indent=1),
+        task=in_markdown(facts.task),
+        sentence=in_markdown(facts.sentence),
+        what=what,
+        labels="".join(f"- {in_markdown(label)}\n" for label in facts.labels) or "It predicts numbers.\n",
+        longest=facts.max_length,
+    )
 
 
 def require_package(what: str) -> None:
@@ -92,7 +143,7 @@ class SavedEstimator:
     def reads_only_here(self) -> str | None:
         """The folder of the model that a probe reads, if it is neither on the hub nor in the folder of the probe."""
         probe = self.facts.probe
-        return None if probe is None or probe.revision else probe.model
+        return None if probe is None or probe.revision or (self.folder / BASE).is_dir() else probe.model
 
     def logits(
         self,
@@ -126,15 +177,30 @@ class SavedEstimator:
             return self._of_setfit(texts, trust_remote_code=trust_remote_code)
         return self._of_probe(self.facts.probe, texts, base, trust_remote_code=trust_remote_code, streams=streams)
 
+    def _require_base(self) -> None:
+        """Refuse a copy of the pretrained model that is not what was copied."""
+        try:
+            sums = read_record(self.folder / ESTIMATOR)[FILES]
+            copied = {name: one for name, one in sums.items() if name.startswith(f"{BASE}/")}
+            require_recorded(self.folder, {FILES: copied}, optional=lambda name: False)
+        except (OSError, ValueError) as error:
+            raise FrostlineError(
+                f"The model in {self.folder / BASE} is not what was copied there ({error}): copy {self.folder} again."
+            ) from error
+
     def _of_probe(
         self, facts: ProbeFacts, texts: Texts, base: str | Path | None, *, trust_remote_code: bool, streams: Streams
     ) -> "tuple[NDArray[Any], Tokens]":
         task, name, revision = self.facts, str(base or facts.model), None if base else facts.revision
+        if not base and (self.folder / BASE).is_dir():
+            self._require_base()
+            name, revision = str(self.folder / BASE), None
         try:
-            local_folder(name, revision)
+            model_folder(name, revision, ["config.json"])
         except FrostlineError as error:
             raise FrostlineError(
-                f"The probe in {self.folder} reads another model. {error} If it was moved, give its folder with --base."
+                f"The probe in {self.folder} reads another model. {error} If it is elsewhere, give its folder with "
+                "--base. A probe that is written with --embed has the model in its own folder."
             ) from error
         from frostline.fast.switch import memory_reused
         from frostline.model.device import this_machine
