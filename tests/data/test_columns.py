@@ -48,6 +48,23 @@ def test_columns_given_by_the_user_take_precedence() -> None:
     assert choose_columns(table("text", "query"), label_column="text").text == "query"
 
 
+@pytest.mark.parametrize(
+    ("names", "pair", "text"),
+    [
+        (("text", "b", "label"), "b", "text"),
+        (("label", "Sentence", "reply"), "reply", "Sentence"),
+        (("sentence1", "sentence2", "b", "label"), "sentence2", "sentence1"),
+        (("sentence1", "b", "label"), "b", "sentence1"),
+        (("premise", "text", "hypothesis", "label"), "Hypothesis", "premise"),
+    ],
+)
+def test_the_first_text_of_a_pair_is_found_beside_a_second_that_is_given(
+    names: tuple[str, ...], pair: str, text: str
+) -> None:
+    names = tuple(pair if name == pair.lower() else name for name in names)
+    assert choose_columns(table(*names), text_pair_column=pair) == Columns(text=text, text_pair=pair, label="label")
+
+
 def test_a_label_column_can_be_optional() -> None:
     assert choose_columns(table("text", "id"), label_needed=False).label is None
     assert choose_columns(table("text", "score", "rating"), label_needed=False).label is None
@@ -68,7 +85,10 @@ def test_a_label_column_can_be_optional() -> None:
         (("sentence", "review", "label"), {}, ("'sentence' or 'review'", "--text-column")),
         (("text", "premise", "hypothesis", "label"), {}, ("'premise', 'hypothesis' or 'text'", "--text-column")),
         (("text", "score", "rating"), {}, ("'score', 'rating'", "--label-column")),
-        (("text", "b", "label"), {"text_pair_column": "b"}, ("--text-pair-column 'b'", "--text-column")),
+        (("a", "b", "label"), {"text_pair_column": "b"}, ("'a', 'b', 'label'", "texts", "--text-column")),
+        (("text", "label"), {"text_pair_column": "text"}, ("'text', 'label'", "texts", "--text-column")),
+        (("review", "comment", "b", "label"), {"text_pair_column": "b"}, ("'review' or 'comment'", "--text-column")),
+        (("text", "label"), {"text_pair_column": "label"}, ("labels", "--label-column")),
         (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is chosen for two purposes",)),
     ],
 )

@@ -102,6 +102,7 @@ def choose_columns(
 
     A column named ``text`` or ``label`` takes precedence, unless ``text`` is part of a known pair. Otherwise, exactly one
     common name must be in the table. If the user gives the text column, there is a pair only if the user gives its column, too.
+    If the user gives the second column of a pair only, the first is found by its name.
     For token classification, a text is a list of words, and a label is a list of their tags.
 
     Raises:
@@ -114,11 +115,6 @@ def choose_columns(
                 f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
                 f"pass one of {listed(table.columns)} with {flag}."
             )
-    if text_pair_column is not None and text_column is None:
-        raise FrostlineError(
-            f"{table.name}: --text-pair-column {quoted(text_pair_column)} is the second text of a pair; name the first "
-            "with --text-column."
-        )
     if text_pair_column is not None and task_type == TOKENS:
         raise FrostlineError(
             f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."
@@ -126,7 +122,10 @@ def choose_columns(
     texts, pairs, labels, preferred = COMMON.get(task_type or "", OF_TEXTS)
     text, pair, label = text_column, text_pair_column, label_column
     if text is None:
-        text, pair = _find_texts(table, label, texts, pairs)
+        if pair is not None:  # only the first text is looked for
+            texts, pairs = _firsts_of_pairs(table, pair, texts, pairs), ()
+        text, of_names = _find_texts(table, {label, pair}, texts, pairs)
+        pair = pair or of_names
     if label is None and not indicator_columns:
         label = _find_label(table, {text, pair}, labels, preferred, needed=label_needed)
     chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
@@ -222,11 +221,20 @@ def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
     raise FrostlineError(f"{location}: {found}; {remedy}.")
 
 
+def _firsts_of_pairs(
+    table: Table, pair: str, texts: Sequence[str], known_pairs: Sequence[tuple[str, str]]
+) -> Sequence[str]:
+    """The common names of the first text, in lower case, if the column ``pair`` holds the second one."""
+    names = {name.casefold() for name in table.columns}
+    known = [one for one, two in known_pairs if two == pair.casefold() and one in names]
+    return known or list(dict.fromkeys([*texts, *(one for one, _ in known_pairs)]))
+
+
 def _find_texts(
-    table: Table, label: str | None, texts: Sequence[str], known_pairs: Sequence[tuple[str, str]]
+    table: Table, taken: set[str | None], texts: Sequence[str], known_pairs: Sequence[tuple[str, str]]
 ) -> tuple[str, str | None]:
     """The text column with a common name, and the column of the second text if the texts are pairs."""
-    by_name = {name.casefold(): name for name in table.columns if name != label}
+    by_name = {name.casefold(): name for name in table.columns if name not in taken}
     pairs = [(by_name[one], by_name[two]) for one, two in known_pairs if one in by_name and two in by_name]
     paired = {name for pair in pairs for name in pair}
     singles = [by_name[name] for name in texts if name in by_name and by_name[name] not in paired]
