@@ -14,6 +14,7 @@ from transformers import AutoModelForTokenClassification
 from frostline import FrostlineError
 from frostline.model.anatomy import count_parameters, find_layers, frozen_modules, probe_batch, set_train_mode
 from frostline.model.loading import load_pretrained
+from frostline.model.model_files import layers_in_config
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_place
 from frostline.model.ways import Way
 from small_models import REASONS, TYPES, load, small_batch, small_model
@@ -76,8 +77,10 @@ def test_places_and_counts_of_minilm(minilm: Path):
 
 
 @pytest.mark.parametrize("model_type", sampled(FOUND))
-def test_each_parameter_is_in_one_place_and_k_trains_the_head_and_the_last_k_layers(model_type):
+def test_each_parameter_is_in_one_place_and_k_trains_the_head_and_the_last_k_layers(model_type, tmp_path):
     model = small_model(model_type)
+    model.config.save_pretrained(tmp_path)
+    assert layers_in_config(tmp_path) == 4
     anatomy = find_layers(model, small_batch(model))
     assert set(anatomy.places) == {name for name, _ in model.named_parameters()}
     layers = anatomy.layers(model)

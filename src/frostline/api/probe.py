@@ -11,7 +11,7 @@ from frostline.api.keywords import ModelAndData, require_known, split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import load_data
 from frostline.data.wording import comma_separated, listed
-from frostline.model.model_files import local_folder
+from frostline.model.model_files import local_folder, model_folder
 from frostline.statistics.metrics import check_metric
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.settings import make_settings
@@ -62,11 +62,12 @@ def probe(
     spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
-    local_folder(spec.model, spec.revision)
+    local_folder(spec.model, spec.revision)  # the data come before a download
     data = [
         load_data(spec.model_copy(update={"label_column": name}), tables, data_seed=spec.data_seed) for name in columns
     ]
     metrics = [check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels) for one in data]
+    model_folder(spec.model, spec.revision, ["config.json"])
     from frostline.model.device import this_machine  # a mistake is answered before these import torch
     from frostline.report.probe_report import write_probes
     from frostline.search.probing import probe_layers

@@ -3,7 +3,7 @@
 This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,11 +14,13 @@ from frostline import FrostlineError
 from frostline.cli.answer_output import print_answer
 from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
 from frostline.cli.program import PanelCommand, app, runs_saved
+from frostline.data.files import require_writable
 from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.report.plain_text import print_table, size_of, wrapped
 from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
+from frostline.statistics.recipe import Recipe
 from frostline.sweeps.settings import (
     ALL,
     AUTO,
@@ -30,6 +32,7 @@ from frostline.sweeps.settings import (
     comparison,
     make_settings,
     search_settings,
+    search_ways,
 )
 from frostline.sweeps.slurm import FILE, TASKS, script
 from frostline.sweeps.toml import TRUST
@@ -108,9 +111,9 @@ class WhoTrains:
     @runs_saved()
     def run(self, settings: dict[str, Any], retry: Collection[str] = ("failed",)) -> None:
         """Train the runs of a sweep and print its answer, or submit them and print what to do next."""
+        out = self._folder(settings)
         from frostline.api import sweep as api
 
-        out = Path(settings["out"]).expanduser()
         if self.name != "slurm":
             print_answer(api.sweep(retry=retry, ray=self.ray, **settings).answer, out)
         elif self.print_only:
@@ -127,9 +130,9 @@ class WhoTrains:
     @runs_saved()
     def search(self, processes: int | None, **settings: Any) -> None:
         """Search with these settings and print the answer, or submit the search and print what to do next."""
+        out = self._folder(settings)
         from frostline.api import find
 
-        out = Path(settings["out"]).expanduser()
         if self.name != "slurm":
             print_answer(find.find(processes=processes, ray=self.ray, **settings).answer, out)
             return
@@ -145,6 +148,13 @@ class WhoTrains:
             f"Job {job} searches with {self.tasks} tasks of {out / FILE}. `frostline status {out} --watch` shows its runs.\n"
             f"When they have ended, the answer is in {out / f'slurm-{job}_1.log'} and in {out / 'report.html'}."
         )
+
+    def _folder(self, settings: dict[str, Any]) -> Path:
+        """The folder for results. One that cannot be made is refused before torch is imported."""
+        out = Path(settings["out"]).expanduser()
+        if not self.print_only:
+            require_writable(out)
+        return out
 
     @property
     def ray(self) -> "Ray | None":
@@ -226,7 +236,8 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    _check(search_settings({**DEFAULTS, **settings}, max_k, ways, only))
+    most = [] if max_k is None else [Recipe(max_k)]
+    _check(search_settings({**DEFAULTS, **settings}, max_k, ways, only), [*search_ways(ways, only), *most])
     settings |= {"budget": budget, "max_k": max_k, "ways": ways, "only": only, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
@@ -410,8 +421,8 @@ def _print_dry_run(settings: dict[str, Any]) -> None:
     print(*plan_lines(plan), *group_lines(plan.groups), sep="\n")
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings, more: Sequence[Recipe] = ()) -> None:
     """Answer a mistake before torch is imported, which takes seconds."""
     from frostline.sweeps.inputs import check_inputs
 
-    check_inputs(settings)
+    check_inputs(settings, more)

@@ -119,6 +119,7 @@ def choose_columns(
         raise FrostlineError(
             f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."
         )
+    texts: Sequence[str]
     texts, pairs, labels, preferred = COMMON.get(task_type or "", OF_TEXTS)
     text, pair, label = text_column, text_pair_column, label_column
     if text is None:

@@ -284,6 +284,20 @@ def make_folder(folder: Path, *, inside: Path) -> None:
         raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): {MAKE_WRITABLE}.") from error
 
 
+def require_writable(folder: Path) -> None:
+    """Check that a folder can be made and written into, as far as that is known before it is made.
+
+    Raises:
+        FrostlineError: It, or the nearest folder above it that exists, is not writable.
+    """
+    try:
+        place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    except PermissionError as error:
+        raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): {MAKE_WRITABLE}.") from error
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise FrostlineError(f"{folder} cannot be written into ({place} is not writable): {MAKE_WRITABLE}.")
+
+
 def file_name(name: str) -> str:
     """The name of a model or task as a safe file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "data"

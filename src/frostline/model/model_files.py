@@ -215,6 +215,17 @@ def json_object(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")  # by type of model
+
+
+def layers_in_config(folder: Path) -> int | None:
+    """The number of layers that config.json names; None if it names none. The text model of several is meant."""
+    facts = json_object(folder / "config.json")
+    text = facts.get("text_config")
+    known = [one.get(name) for one in (facts, text) if isinstance(one, dict) for name in LAYERS]
+    return next((count for count in known if isinstance(count, int)), None)
+
+
 def is_tagger(folder: Path) -> bool:
     """Whether the folder has a model that predicts a tag for each word."""
     kinds = json_object(folder / "config.json").get("architectures")

@@ -185,6 +185,18 @@ class Way(Strict):
             return parameters_in(anatomy, self.modules) | anatomy.within(beside if self.signal_share else {HEAD})
         return anatomy.within(beside) | self._of_layers(anatomy, seed)
 
+    def require_layers(self, count: int) -> None:
+        """Refuse more tuned layers than a model has.
+
+        Raises:
+            FrostlineError: There are more than ``count``.
+        """
+        k = self.tune.k
+        if k is not None and k > count:
+            raise FrostlineError(
+                f"{k} tuned layers were requested, but the model has {count}: give numbers from 0 to {count}, or `full`."
+            )
+
     def _of_layers(self, anatomy: "Anatomy", seed: int) -> frozenset[str]:
         """Those of the parameters below the head."""
         names = anatomy.within(self._places_below_head(anatomy, seed))
@@ -199,10 +211,7 @@ class Way(Strict):
         count, k = anatomy.count, self.tune.k
         if k is None:
             return {*anatomy.places.values()} - {HEAD, POOLER}
-        if k > count:
-            raise FrostlineError(
-                f"{k} tuned layers were requested, but the model has {count}: give numbers from 0 to {count}, or `full`."
-            )
+        self.require_layers(count)
         if self.drawn:
             numbers = random.Random(seed).sample(range(count), k)
         elif self.layers == "spread":

@@ -1,6 +1,7 @@
 """What settings, folders and data show to be wrong. Needs neither torch nor the model, so that a mistake is answered at once."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.model.model_files import local_folder
+from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Written, read_sweep
 from frostline.sweeps.join import join_existing
@@ -21,17 +23,33 @@ from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
 from frostline.sweeps.settings import Settings, require_reference
 
 
-def check_inputs(spec: Settings) -> None:
-    """Refuse what :func:`frostline.sweeps.prepare.prepare` would refuse without the model. A data set on the hub is not loaded.
+def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:
+    """Refuse what :func:`frostline.sweeps.prepare.prepare` would refuse without the weights of the model.
+
+    Of a model on the hub, config.json is downloaded. A data set on the hub is not loaded.
+
+    Args:
+        spec: The settings.
+        more: What a search may train beside ``spec.tune``.
 
     Raises:
-        FrostlineError: A folder, a file, a column, a label or a setting is wrong, or the folder holds another sweep.
+        FrostlineError: A folder, a file, a column, a label or a setting is wrong, the folder holds another sweep, there is no
+            such model, or it has fewer layers.
     """
+    local_folder(spec.model, spec.revision)
+    _check_data(spec)
+    layers = layers_in_config(model_folder(spec.model, spec.revision, ["config.json"])[0])
+    if layers is not None:
+        for recipe in (*spec.values_of("tune"), *more):
+            spec.way_of(recipe).require_layers(layers)
+
+
+def _check_data(spec: Settings) -> None:
+    """Refuse data and a folder that do not fit the settings."""
     store = Store(Path(spec.out).expanduser())
     older = existing(store)
     if older is None:
         require_reference(spec)
-    local_folder(spec.model, spec.revision)
     if spec.train is None and (spec.data is None or not is_folder(Path(spec.data))):
         return
     data = load_data(spec, folds=spec.folds, data_seed=spec.data_seed)
