@@ -1,18 +1,21 @@
 """Facts about the data, and warnings about unusual data."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from loaded import loaded
+from frostline.report.explanations import in_train
+from loaded import loaded, sentence_of
 
 
 def test_unusual_data_are_reported() -> None:
     train = pd.DataFrame({"text": ["a", "b", "b", " ", "NA", "c"], "label": ["x", "x", "y", "y", "x", "y"]})
     data = loaded(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
-        "Warning: 1 of 2 validation rows has a text that is also in train.",
+        "Warning: 1 of 2 validation rows has a text that is also in train: scores on validation are too high, so remove them "
+        "from train.",
         "Warning: 1 training text has more than one label (rows 2, 3): correct what is wrong, or give the second text "
         "of a pair with --text-pair-column.",
         "1 train row has an empty text (row 4); it is not removed.",
@@ -22,6 +25,22 @@ def test_unusual_data_are_reported() -> None:
     assert data.report.splits["train"].label_counts == {"x": 3, "y": 3}
     assert data.report.splits["train"].characters.max == 2
     assert json.loads(json.dumps(data.report.model_dump()))["shared"] == {"train/validation": 1}
+
+
+def test_rows_of_train_are_no_validation_rows(tmp_path: Path) -> None:
+    """Neither the same file under another name of its path, nor a copy; a part of it is a warning, and a remark of the answer."""
+    rows = pd.DataFrame({"text": [f"text {n}" for n in range(40)], "label": ["x", "y"] * 20})
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "t.csv")
+    for split, other in (("validation", rows), ("test", rows[::-1])):
+        sentence = sentence_of(loaded, train=rows, **{split: other})
+        assert sentence.startswith(f"The rows of {split} are those of train") and f"leave out --{split}" in sentence
+    paths = {"train": str(tmp_path / "t.csv"), "validation": str(tmp_path / "link.csv")}
+    assert "are those of train" in sentence_of(loaded, **paths)
+    other = pd.DataFrame({"text": [f"text {n}" for n in range(30, 50)], "label": ["x", "y"] * 10})
+    report = loaded(train=rows, validation=other, test="none").report
+    assert in_train(report) == " Of the validation texts, 50 % are also in train, so all scores are too high."
+    assert in_train(loaded(train=rows, validation=other[10:], test="none").report) == ""
 
 
 def test_at_most_ten_rows_of_conflicting_texts_are_named() -> None:

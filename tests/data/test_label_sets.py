@@ -97,7 +97,7 @@ def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
     indices = [[0], [1], [0, 1], []] * 10
     rows = {"text": [f"text {n}" for n in range(len(indices))], "labels": indices}
     train = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
-    data = loaded(train=train, labels=given, validation=train, test="none")
+    data = loaded(train=train, labels=given, validation=train.select(range(36)), test="none")
     assert data.task.labels == (given or names)
     expected = {text: {names[n] for n in own} for text, own in zip(rows["text"], indices, strict=True)}
     for text, own in zip(data.train.texts, data.train.targets, strict=True):

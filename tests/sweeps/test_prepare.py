@@ -97,7 +97,7 @@ def test_a_token_that_the_model_does_not_know_is_refused(
     tokenizer.save_pretrained(model)
     rows = pd.DataFrame({"text": [f"the zzq film {n}" for n in range(60)], "label": ["a", "b"] * 30})
     with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
-        frostline.sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows})
+        frostline.sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows[:30]})
     assert not settings["out"].exists()
 
 

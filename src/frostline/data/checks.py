@@ -78,6 +78,11 @@ class DataReport(BaseModel):
     conflicting: NonNegativeInt
     conflicting_rows: list[int]
 
+    def share_in_train(self, split: str) -> float:
+        """The share of rows of validation or test whose text is also in train; 0 if there is no such split, or with folds."""
+        shared = self.shared.get(f"train/{split}", 0)
+        return shared / self.splits[split].rows if shared else 0.0
+
     def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
         found, unit = [], "sentence" if task_type == TOKENS else "text"
@@ -85,7 +90,8 @@ class DataReport(BaseModel):
             first, second = pair.split("/")
             if count:
                 rows = _of_rows(count, self.splits[second].rows, second)
-                found.append(f"Warning: {rows} a {unit} that is also in {first}.")
+                too_high = f": scores on {second} are too high, so remove them from {first}" if first == "train" else ""
+                found.append(f"Warning: {rows} a {unit} that is also in {first}{too_high}.")
         if self.conflicting:
             have = f"{unit} has" if self.conflicting == 1 else f"{unit}s have"
             labels = CONFLICTS.get(task_type, "more than one label")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ from frostline.data.task import Task, decide_task, targets_of
 from frostline.data.wording import did_you_mean, first_rows, listed, quoted
 
 SPLITS = ("train", "validation", "test")
+MIN_SHARED_ROWS = 10  # fewer validation rows that are those of train are only worth a warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,8 @@ def load_data(
         width = max(part.targets.shape[1] for part in given.values())
         given = {split: replace(part, targets=filled(part.targets, width)) for split, part in given.items()}
     refuse_one_sentence(read)
+    for split in SPLITS[1:]:
+        _require_other_rows(split, sources, given)
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in SPLITS if split in splits}, task)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
@@ -156,6 +160,20 @@ def load_data(
         report=report,
         folds=numbers,
     )
+
+
+def _require_other_rows(split: str, sources: Mapping[str, Any], given: Mapping[str, Examples]) -> None:
+    """Refuse validation or test rows that are those of train: a score on them says nothing about other texts."""
+    sources_of = (sources["train"], sources[split])
+    paths = [Path(one).expanduser().resolve() for one in sources_of if isinstance(one, str | Path)]
+    same = len(paths) == 2 and paths[0] == paths[1]
+    if split in given and len(given[split]) >= MIN_SHARED_ROWS:
+        same |= {*given[split].keys()} == {*given["train"].keys()}
+    if same:
+        raise FrostlineError(
+            f"The rows of {split} are those of train: scores on what was trained on say nothing about other texts; give other "
+            f"rows, or leave out --{split}, so that some rows of train are held out."
+        )
 
 
 def read_unlabelled(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from frostline.data.checks import DataReport
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, duration, quoted
 from frostline.report import formatting, names
@@ -116,6 +117,7 @@ def training_time(answer: Answer) -> str | None:
     return f"about {duration(answer.next_seconds)} of training" if answer.next_seconds else None
 
 
+MANY_SHARED = 0.05  # of the validation texts
 RARE = 1 / 3  # of an even share of the examples; accuracy hardly depends on a class that is rarer
 
 
@@ -132,6 +134,14 @@ def unbalanced(split: Labelled, *, weighted: bool) -> str:
     weights = "" if weighted else ", and --class-weights balanced trains so"
     hidden = f"accuracy {shares.max():.3f} needs none of them right"
     return f" Only {rare}: {hidden}. --metric f1_macro counts every class alike{weights}."
+
+
+def in_train(report: DataReport) -> str:
+    """A sentence if many validation texts are also in train; else empty."""
+    share = report.share_in_train("validation")
+    if share < MANY_SHARED:
+        return ""
+    return f" Of the validation texts, {100 * share:.0f} % are also in train, so all scores are too high."
 
 
 def advice(answer: Answer) -> str:

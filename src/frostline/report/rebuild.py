@@ -14,7 +14,7 @@ from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_c
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
-from frostline.report.explanations import advice, unbalanced
+from frostline.report.explanations import advice, in_train, unbalanced
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
@@ -93,6 +93,7 @@ def _rebuild(folder: Folder) -> Answer:
         size.folds = folder.identity.folds
     if search is None or search.over:  # a search that continues knows better
         answer.next_command, answer.next_seconds = _next_command(folder, answer, search, group.search)
+    first.sentence += in_train(folder.data.report)
     first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
