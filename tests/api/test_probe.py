@@ -12,7 +12,8 @@ from safetensors.numpy import load_file
 
 import frostline
 from frostline import FrostlineError
-from frostline.training.saved_estimators import ARRAYS, ESTIMATOR
+from frostline.model.model_files import ESTIMATOR
+from frostline.training.saved_estimators import ARRAYS
 from frozen.passes import bytes_of
 from tiny import Frostline as Program
 from tiny import sentences

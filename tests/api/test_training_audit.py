@@ -190,6 +190,21 @@ def test_a_step_that_computes_gradients_itself_and_passes_after_the_last_step():
         pass
 
 
+def test_a_step_of_each_of_several_optimizers_counts_as_one():
+    model, batch = small_model("bert", layers=2), small_batch(small_model("bert", layers=2))
+    parts = (model.bert, model.classifier)
+    optimizers = [torch.optim.SGD(part.parameters(), lr=1e-2) for part in parts]
+    model.train()
+    with frostline.audit(model) as watch:
+        for _ in range(3):
+            model(**batch, labels=torch.arange(4) % 3).loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert watch.result.steps == 3 and watch.result.verdict.startswith("After 3 steps, ")
+    assert all(0 < part.moved_first <= part.moved for part in watch.result.parts if part.backward)
+
+
 def test_an_audit_is_no_part_of_the_training():
     """The same steps give the same bytes, and no hook stays."""
     weights = []
@@ -240,9 +255,12 @@ def test_two_checkpoints(tmp_path, frostline):
     assert (
         frostline("audit", tmp_path / "before", tmp_path / "base", "--frozen", "classifier").code == 1
     )  # it is missing
+    (tmp_path / "probe").mkdir()
+    (tmp_path / "probe" / "estimator.json").write_text("{}")
     for arguments, message in (
         (("before", "after", "--frozen", "layer.7"), "--frozen names layer.7, but no module is called so"),
         (("before", "nowhere"), "nowhere"),
+        (("before", "probe"), "holds a probe or another model without layers of its own"),
         (("before", "other", "--frozen", "layer.9"), "--frozen names layer.9"),
     ):
         refused = frostline("audit", tmp_path / arguments[0], tmp_path / arguments[1], *arguments[2:])

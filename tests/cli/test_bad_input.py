@@ -193,7 +193,7 @@ def test_rows_without_a_label_are_skipped_in_every_command(frostline: Frostline,
     note = "missing.csv: 1 of 160 rows has no label (row 9) and is skipped."
     for command in (["plan"], ["sweep", "--dry-run"]):
         assert "--skip-unlabelled" in frostline(*command, *words).err
-        got = frostline(*command, *words, "--skip-unlabelled", "--validation", "missing.csv")
+        got = frostline(*command, *words, "--skip-unlabelled")
         assert got.code == 0 and " ".join(got.out.split()).count(note) == 1
     (here / "s.toml").write_text('model = "m"\ntrain = "missing.csv"\ntune = 0\nout = "o"\nskip_unlabelled = true\n')
     got = frostline("plan", "s.toml")

@@ -38,8 +38,7 @@ from frostline.frozen.trunk import (
 )
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
-from frostline.model.model_files import BUNDLE, MODEL_FILES, has_own_code, is_bundle, model_written
-from frostline.training.saved_estimators import ESTIMATOR
+from frostline.model.model_files import BUNDLE, ESTIMATOR, MODEL_FILES, has_own_code, is_bundle, model_written
 
 if TYPE_CHECKING:
     import pandas as pd

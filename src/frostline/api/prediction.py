@@ -19,14 +19,14 @@ from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
 from frostline.data.task import Task
 from frostline.data.wording import first_line, quoted
-from frostline.model.model_files import BUNDLE, RECORD, is_bundle, is_tagger
+from frostline.model.model_files import BUNDLE, ESTIMATOR, RECORD, is_bundle, is_tagger
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.statistics.answer import CalibrationError, ClassScores
 from frostline.statistics.class_outputs import OUTPUTS, calibration, intervals_by_class
 from frostline.statistics.inference import Ratio
 from frostline.statistics.metrics import defined, metrics_for
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.training.saved_estimators import ESTIMATOR, read_estimator
+from frostline.training.saved_estimators import read_estimator
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,6 +32,7 @@ from frostline.report.plain_text import size_of, table_lines
 from frostline.sweeps.progress import LOG
 
 SHOWN = 3  # names in a sentence
+BLOCK = 1 << 22  # numbers that are compared at a time
 MODEL = "the model itself"  # the name of a part that has the parameters outside of all modules
 
 
@@ -88,7 +89,7 @@ class TrainingAudit:
 
     Attributes:
         parts: In the order in which the forward pass calls them.
-        steps: Steps of optimizers that hold parameters of the model.
+        steps: Steps of the optimizers that hold parameters of the model; of several, one step of each counts as one.
         seconds: From the first step to the last one, because the first one takes longer; or of the only step.
         findings: The wrong ones first.
         below: The parts below everything that is trained, whose output could be cached.
@@ -214,6 +215,7 @@ class audit:
         self.place = parts_of(self.parameters)
         self.parts = {name: Part(name) for name in dict.fromkeys(self.place.values())}
         self.steps, self.seconds = 0, 0.0
+        self._stepped_once = set[int]()  # optimizers in the current step, which ends when one of them steps again
         # The seconds of each part until the first step, in which much is done for the first time, and until the last one.
         self._first_step, self._in_steps = dict[str, float](), dict[str, float]()
         self._hooks, self._called_at = list[Any](), dict[str, float]()
@@ -293,7 +295,10 @@ class audit:
         ]
         self._with_gradient |= {id(parameter) for parameter in held if parameter.grad is not None}  # of a closure
         if held:
-            self.steps += 1
+            if not self.steps or id(optimizer) in self._stepped_once:
+                self.steps += 1
+                self._stepped_once.clear()
+            self._stepped_once.add(id(optimizer))
             self.seconds = perf_counter() - self._begun
             self._in_steps = {name: part.seconds for name, part in self.parts.items()}
             if self.steps == 1:
@@ -524,6 +529,14 @@ def _prefix(base: Iterable[str], whole: Iterable[str]) -> str:
     return max(counts, key=lambda one: counts[one])
 
 
+def _largest_change(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two numbers at the same place. Only a block at a time is held in another type."""
+    old, new = one.flatten(), other.flatten()
+    places = (slice(n, n + BLOCK) for n in range(0, len(old), BLOCK))
+    changes = [float((new[some].double() - old[some].double()).abs().max()) for some in places]
+    return max(changes, key=lambda x: (x != x, x), default=0.0)
+
+
 def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: Mapping[str, Source]) -> Moved:
     moved, alone, largest = list[str](), list[str](), 0.0
     for name in names:
@@ -532,9 +545,7 @@ def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: M
             alone.append(name)
         elif values[0].dtype != values[1].dtype or digest_of(values[0]) != digest_of(values[1]):
             moved.append(name)
-            largest = max(
-                largest, float((values[1].float() - values[0].float()).abs().max()), key=lambda x: (x != x, x)
-            )  # NaN counts
+            largest = max(largest, _largest_change(*values), key=lambda x: (x != x, x))  # NaN counts
     return Moved(part=part, names=tuple(names), moved=tuple(moved), largest=largest, alone=tuple(alone))
 
 

@@ -34,6 +34,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 RECORD, HEAD, BUNDLE = "frostline.json", "head.json", "bundle.json"  # in the folder of a saved model, or of several
+ESTIMATOR = "estimator.json"  # in the folder of a saved model that trains no layer
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
@@ -125,6 +126,11 @@ def _require_config(name: str, folder: Path) -> None:
     if (folder / "config.json").is_file():
         return
     what = _adapter(folder) or _other_weights(folder, folder)
+    if (folder / ESTIMATOR).is_file():
+        what = (
+            "It holds a probe or another model without layers of its own, for `frostline predict` and `frostline evaluate`: "
+            f"give the model that a probe reads, which {ESTIMATOR} names"
+        )
     if what is None:
         inside = (glob(f"{depth}/config.json", root_dir=folder) for depth in ("*", "*/*", "*/*/*"))
         found = next(

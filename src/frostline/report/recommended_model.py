@@ -22,7 +22,7 @@ from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized, first_line, in_markdown
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
-from frostline.model.model_files import RECORD, model_written
+from frostline.model.model_files import ESTIMATOR, RECORD, model_written
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS, opened_by
 from frostline.model.ways import way_named
@@ -43,7 +43,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import BASE, ESTIMATOR
+from frostline.training.saved_estimators import BASE
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 

@@ -20,13 +20,21 @@ from frostline.data.examples import Texts
 from frostline.data.files import CARD, FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
 from frostline.data.wording import comma_joined, in_markdown
-from frostline.model.model_files import Streams, copy_model, model_folder, never_streams, readable, require_intact
+from frostline.model.model_files import (
+    ESTIMATOR,
+    Streams,
+    copy_model,
+    model_folder,
+    never_streams,
+    readable,
+    require_intact,
+)
 from frostline.training.result import ProbeInput, TaskFacts
 
 if TYPE_CHECKING:
     from frostline.model.tokens import Tokens
 
-ESTIMATOR, ARRAYS, BASE = "estimator.json", "estimator.safetensors", "base"
+ARRAYS, BASE = "estimator.safetensors", "base"
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
 READS = {  # by the vector of a probe
     "first": "the first token",
