@@ -196,18 +196,23 @@ def _decide(
         if not alternatives:
             return None, []
     layers = max([1, *(step.tuned_layers or 0 for step in usable if step.recipe.is_k)])
-    depth = [
-        1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
+    depth = {
+        step.recipe: 1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
         for step in usable
         if on_curve(step)
-    ]
+    }
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step.tuned_share or 0.0 for step in usable if step.recipe.is_k), default=0.0) or 1.0
     shares = [step.tuned_share for step in usable if not on_curve(step)]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
-    good: dict[str, Sequence[RunResult]] = {step.recipe: cells[step.recipe].good for step in usable}
+    if ways and depth:  # a way is expected to score as the k of the same cost, also if that k was not trained
+        places, least = {*depth.values()}, min(depth.values())
+        depth |= {Recipe(k): k / layers for k in range(layers) if k / layers > least and k / layers not in places}
+        depth = dict(sorted(depth.items(), key=lambda one: one[1]))
+    good: dict[str, Sequence[RunResult]] = {one: cells[one].good if one in cells else [] for one in depth}
+    good |= {step.recipe: cells[step.recipe].good for step in usable}
     others = [run for step in usable for run in cells[step.recipe].at_other_rates]
-    choices = JointEstimate.of(good, depth, alternatives, evidence, ways, lengths, others).choices
+    choices = JointEstimate.of(good, [*depth.values()], alternatives, evidence, ways, lengths, others).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)
