@@ -70,7 +70,7 @@ class Draw:
         command += ["--task-type", "regression"] * (self.metric == "spearmanr")
         seconds = timed([*command, "--out", str(out)], self.folder / "find.txt")
         results = frostline.open(out)
-        rows = list(frostline.predict(out / "model", self.new).rows())
+        rows = list(frostline.predict(results.model_folder, self.new).rows())
         named = "label" in rows[0]
         predicted = [row["label"] if named else next(v for v in row.values() if isinstance(v, float)) for row in rows]
         yield {

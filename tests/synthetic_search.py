@@ -98,6 +98,7 @@ def run_search(seen: Observations, score: Any, rows: Rows | None = None) -> tupl
         while True:
             batch = next(batches)
             trained.append(batch)
+            seen.batches.append(batch.candidates)
             assert not set(batch.candidates) & set(seen.known)  # nothing is trained twice
             for one in batch.candidates:
                 value = score(one)

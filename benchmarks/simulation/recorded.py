@@ -203,6 +203,7 @@ def replayed(runs: RecordedRuns, recipes: Sequence[Recipe], order: Sequence[int]
     try:
         while True:
             batch = next(batches)
+            seen.batches.append(batch.candidates)
             for one in batch.candidates:
                 workers = WORKERS if len(batch.candidates) > 1 and one.recipe.k != 0 else 1
                 seen.known[one] = _observation(runs, one, workers)

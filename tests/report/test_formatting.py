@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from frostline.data.wording import model_name
 from frostline.frozen.forward_pass import POOLED
 from frostline.report import formatting, names
 from frostline.training.probes import APART, WORD
@@ -20,7 +21,7 @@ from frostline.training.probes import APART, WORD
         (formatting.learning_rate, {5e-5: "5e-5", 1.5e-4: "1.5e-4", 3e-12: "3e-12", 0.001: "0.001"}),
         (formatting.percent, {-0.119: "−11.9 %", None: "–"}),
         (formatting.times, {2.54: "2.5×", 9.96: "10×", None: "–"}),
-        (names.model_name, {"/home/me/gt_all/model": "gt_all", "org/model": "org/model", "./tuned": "tuned"}),
+        (model_name, {"/home/me/gt_all/model": "gt_all", "org/model": "org/model", "./tuned": "tuned"}),
         (
             names.printed,
             {"probe": "linear probe", "words": "TF-IDF model", "head only": "head only", "last 3": "last 3"},

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Unpack
 
 from frostline import FrostlineError
 from frostline.api.keywords import Location, Training, require_known, split_off_tables, takes
-from frostline.api.results import Results
+from frostline.api.results import Results, SeveralModels
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
 from frostline.data.load import Data
@@ -17,6 +18,8 @@ from frostline.model.ways import MEAN_POOLED
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
+from frostline.search.several_models import search_models
+from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
@@ -30,6 +33,9 @@ from frostline.sweeps.settings import (
     TRANSFORMERS,
     MoreRuns,
     budget_seconds,
+    folders_of_models,
+    models_of,
+    require_comparable,
     search_settings,
     search_ways,
 )
@@ -46,11 +52,12 @@ def find(
     only: str = ALL,
     exhaustive: bool = False,
     processes: int | None = None,
+    price_inference: float = 0.0,
     ray: Ray | None = None,
     progress: Progress | None = None,
     **settings: Unpack[Training],
 ) -> Results:
-    """Search for what to tune, with few runs.
+    """Search for what to tune, with few runs; also for the model to tune, if ``model`` names several.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 
@@ -67,6 +74,8 @@ def find(
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
             runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
             same time, by default all that fit into the cluster.
+        price_inference: With several models: the points of the metric that predictions with the first model are worth. A
+            model whose predictions take twice the operations pays twice as much.
         ray: Train the runs as tasks of Ray instead of here.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
@@ -82,12 +91,22 @@ def find(
         package()
     require_known(settings, find, but=CHOSEN_BY_SEARCH)
     tables, plain = split_off_tables({**settings, "out": out})
+    more: dict[str, Any] = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
+    models = models_of(settings.get("model", ""))
+    if len(models) > 1:
+        require_comparable(settings, one_process=processes is None and ray is None)
+        folder = Path(out).expanduser()
+        make_folder(folder, inside=folder)
+        with displayed(progress) as shown:
+            plans = _plans(models, plain, tables, shown, max_k, ways, only)
+            more |= {"price_inference": price_inference * POINT, "exhaustive": exhaustive}
+            search_models(plans, folder, shown, seconds, **more)
+        return SeveralModels(folder, tables)
     with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
         if only == TRANSFORMERS:
             _require_opened(plan)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
-            more = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
             search = Search.start(plan, shown, seconds, processes=processes, ray=driver, **more)
             with search.others:
                 search.run(exhaustive=exhaustive)
@@ -146,6 +165,20 @@ def _prepared(
     progress: Progress | None,
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
+    with displayed(progress) as shown:
+        yield _planned(plain, tables, shown, max_k, ways, only), shown
+
+
+def _planned(
+    plain: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    shown: Progress,
+    max_k: int | None,
+    ways: str | Sequence[str],
+    only: str,
+    data: Data | None = None,
+) -> Plan:
+    """The plan of a search with one model."""
     settings = {**DEFAULTS, **plain}
     spec = search_settings(settings, max_k, ways, only)
 
@@ -167,16 +200,43 @@ def _prepared(
             lengths = (SHORT, LONG) if steps < ENOUGH_STEPS else (SHORT,)
         return MoreRuns(tune=(*smaller, *search_ways(ways), *pooled, reference), num_train_epochs=lengths)
 
-    with displayed(progress) as shown:
-        plan = prepare(spec, tables, shown, grid_of=grid, probes=True)
-        for note in plan.notes:
+    plan = prepare(spec, tables, shown, grid_of=grid, probes=True, data=data)
+    for note in plan.notes:
+        if data is None or note not in data.notes:  # those of the data are shown once
             shown.note(note)
-        if max_k is None and FULL not in plan.spec.tune:
-            shown.note(
-                f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
-                "optimizer. Full fine-tuning cannot be streamed."
-            )
-        yield plan, shown
+    if max_k is None and FULL not in plan.spec.tune:
+        shown.note(
+            f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
+            "optimizer. Full fine-tuning cannot be streamed."
+        )
+    return plan
+
+
+def _plans(
+    models: Sequence[str],
+    plain: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    shown: Progress,
+    max_k: int | None,
+    ways: str | Sequence[str],
+    only: str,
+) -> dict[str, Plan]:
+    """The plans of several models by their names, each with a folder of its own. The data are read once.
+
+    Raises:
+        FrostlineError: Two of them are the same.
+    """
+    out, plans, data = Path(plain["out"]).expanduser(), dict[str, Plan](), None
+    for model, folder in zip(models, folders_of_models(out, models), strict=True):
+        own = Path(folder)
+        plan = _planned({**plain, "model": model, "out": folder}, tables, shown, max_k, ways, only, data)
+        if same := next((one for one in plans.values() if one.identity.weights == plan.identity.weights), None):
+            raise FrostlineError(f"{same.spec.model} and {model} are the same model: give each once.")
+        make_folder(own, inside=out)
+        if only == TRANSFORMERS:
+            _require_opened(plan)
+        plans[own.name], data = plan, plan.data
+    return plans
 
 
 def _require_opened(plan: Plan) -> None:

@@ -35,7 +35,7 @@ else:
 class ModelAndData(TypedDict, total=False):
     """What a linear probe needs."""
 
-    model: Location
+    model: Location | Sequence[Location]
     revision: str | None
     trust_remote_code: bool
     train: Rows | None

@@ -11,7 +11,7 @@ from frostline.api.prediction import Predictions, TagPredictions, predict
 from frostline.data.wording import spoken
 from frostline.report.explanations import headline
 from frostline.report.rebuild import write_report
-from frostline.statistics.answer import Answer
+from frostline.statistics.answer import Answer, ModelsAnswer, is_of_models
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.tables import frame
@@ -155,13 +155,72 @@ class Results:
         answer = self.answer
         first, rest = headline(self.sentence)
         choices = choices_table(answer.sizes[0], price=answer.price).printed()
-        lines = [[f"<th>{html.escape(name)}</th>" for name in choices.columns]] if len(choices) else []
-        lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in choices.itertuples(index=False)]
-        table = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+        return f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}{_html(choices)}"
+
+
+class SeveralModels(Results):
+    """The results of a search over several models.
+
+    Attributes:
+        models: The results of each model that has runs, by its name.
+    """
+
+    @property
+    def answer(self) -> ModelsAnswer:  # type: ignore[override]
+        """Which model to take, what each of them reaches, and what it costs."""
+        return ModelsAnswer.read(self.folder / "answer.json")
+
+    @property
+    def models(self) -> dict[str, Results]:
+        folders = {one.model: self.folder / one.folder for one in self.answer.models if one.runs}
+        return {name: Results(folder, self._tables) for name, folder in folders.items()}
+
+    def table(self) -> "pd.DataFrame":
+        """One row per run of every model."""
+        import pandas as pd
+
+        return pd.concat([one.table() for one in self.models.values()], ignore_index=True)
+
+    def plot(self) -> "Figure":
+        """The quality of every choice of every model against its cost of training."""
+        from frostline.report.figures.quality_of_models import against_training
+
+        figure = against_training(self.answer, {name: one.answer for name, one in self.models.items()})
+        if figure is None:
+            raise FrostlineError(f"{self.folder} has nothing to plot: no choice of any model has a score.")
+        return figure
+
+    def more(self, **settings: Any) -> Results:
+        """Not for several models.
+
+        Raises:
+            FrostlineError: Always; the message says what to do instead.
+        """
+        raise FrostlineError(
+            "Several models are searched further by the same call with a larger budget. More runs of one of them: "
+            "models[NAME].more(...)."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Results of {len(self.answer.models)} models in {self.folder}. {headline(self.sentence)[0]}>"
+
+    def _repr_html_(self) -> str:
+        from frostline.report.figures.drawing import svg
+        from frostline.report.pages.models_page import models_table
+
+        first, rest = headline(self.sentence)
         return (
             f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}"
-            f"<table>{table}</table>"
+            f"{_html(models_table(self.answer).printed())}"
         )
+
+
+def _html(printed: "pd.DataFrame") -> str:
+    """A table for a notebook."""
+    lines = [[f"<th>{html.escape(name)}</th>" for name in printed.columns]] if len(printed) else []
+    lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in printed.itertuples(index=False)]
+    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    return f"<table>{body}</table>"
 
 
 def open(folder: str | Path) -> Results:
@@ -171,5 +230,7 @@ def open(folder: str | Path) -> Results:
         FrostlineError: The folder holds no results.
     """
     path = Path(folder).expanduser()
+    if is_of_models(path):
+        return SeveralModels(path)
     Folder(path)
     return Results(path)

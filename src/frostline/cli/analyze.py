@@ -300,9 +300,9 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
 def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
     from frostline.data.files import make_folder
+    from frostline.data.wording import model_name
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.run_groups import load_groups
-    from frostline.report.names import model_name
 
     failed = 0
     for sweep in sweeps:

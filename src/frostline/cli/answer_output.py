@@ -3,6 +3,7 @@
 The table of choices on the terminal: the recommended one, full fine-tuning, and what lies around them.
 """
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from frostline.report import formatting
 from frostline.report.plain_text import aligned, wrapped
 
 if TYPE_CHECKING:
-    from frostline.statistics.answer import Answer, SizeAnswer
+    from frostline.statistics.answer import Answer, ModelsAnswer, SizeAnswer
 
 CHOSEN, DOMINATED = "chosen", "dominated"
 
@@ -178,3 +179,34 @@ def _next_steps(answer: "Answer", out: Path) -> list[str]:
         "Load": lines.splitlines() if lines else [],
     }
     return [f"{name if n == 0 else '':<13}{line}" for name, some in steps.items() for n, line in enumerate(some)]
+
+
+def print_models(answer: "ModelsAnswer", out: Path) -> None:
+    """Print the answer about several models, a line for each, and where the files are."""
+    from frostline.report.names import printed
+
+    order = sorted(answer.models, key=lambda one: one.below if one.below is not None else math.inf)
+    table = [
+        (
+            ">" if one.model == answer.recommended else "",
+            one.model,
+            printed(one.choice) if one.choice else "left out",
+            formatting.score(one.expected),
+            "" if one.below is None else formatting.points(one.below),
+            f"{one.inference_operations:.1e}",
+            str(one.runs),
+        )
+        for one in order
+    ]
+    head = ("", "model", "choice", "expected", "points below", "operations of a prediction", "runs")
+    lines = [
+        *wrapped(answer.sentence),
+        "",
+        *aligned([head, *table], [True, True, True, False, False, False, False]),
+        "",
+    ]
+    lines.append(f"{'Report':<13}{out / 'report.html'}")
+    if answer.recommended is not None:
+        lines.append(f"{'Model':<13}{out / 'model'}")
+    for line in lines:
+        typer.echo(harmless(line), file=unchecked(sys.stdout))

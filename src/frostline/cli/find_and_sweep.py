@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.answer_output import print_answer
+from frostline.cli.answer_output import print_answer, print_models
 from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.files import require_writable
@@ -30,7 +30,10 @@ from frostline.sweeps.settings import (
     Settings,
     budget_seconds,
     comparison,
+    folders_of_models,
     make_settings,
+    models_of,
+    require_comparable,
     search_settings,
     search_ways,
 )
@@ -132,9 +135,14 @@ class WhoTrains:
         """Search with these settings and print the answer, or submit the search and print what to do next."""
         out = self._folder(settings)
         from frostline.api import find
+        from frostline.api.results import SeveralModels
 
         if self.name != "slurm":
-            print_answer(find.find(processes=processes, ray=self.ray, **settings).answer, out)
+            found = find.find(processes=processes, ray=self.ray, **settings)
+            if isinstance(found, SeveralModels):
+                print_models(found.answer, out)
+            else:
+                print_answer(found.answer, out)
             return
         exhaustive = settings["exhaustive"] or None  # it has no flag for the opposite
         words = ["find", *as_words({**settings, "exhaustive": exhaustive, "processes": processes or self.tasks})]
@@ -218,6 +226,16 @@ def find(
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    price_inference: Annotated[
+        float,
+        typer.Option(
+            metavar="POINTS",
+            min=0,
+            help="Several models: points of the metric that predictions with the first model are worth; predictions that take "
+            "twice the operations cost twice as much.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 0.0,
     plan: Annotated[
         bool,
         typer.Option(
@@ -229,20 +247,33 @@ def find(
 ) -> None:
     """Search for what to tune, with few runs.
 
-    Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
-    same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
-    --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are fewer than 60 steps, 10 are tried too.
+    Needs --model and one of --train, --data and --glue. --model A,B also says which model to take. Ctrl-C interrupts the search
+    and writes the best answer so far; the same command continues it. The report shows every step of the search and its reason.
+    --plan shows beforehand what it costs. --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are
+    fewer than 60 steps, 10 are tried too.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
+    models = models_of(settings.get("model", ""))
+    if len(models) > 1:
+        require_comparable(settings, one_process=processes is None and who.name == "local")
+    elif price_inference:
+        raise FrostlineError("--price-inference is for several models: leave it out, or give --model A,B.")
     most = [] if max_k is None else [Recipe(max_k)]
-    _check(search_settings({**DEFAULTS, **settings}, max_k, ways, only), [*search_ways(ways, only), *most])
+    for model, own in zip(models, folders_of_models(settings["out"], models), strict=True):
+        spec = search_settings({**DEFAULTS, **settings, "model": model, "out": own}, max_k, ways, only)
+        _check(spec, [*search_ways(ways, only), *most])
     settings |= {"budget": budget, "max_k": max_k, "ways": ways, "only": only, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
 
-        print_search_plan(find.plan(processes=processes, **settings))
+        for model, own in zip(models, folders_of_models(settings["out"], models), strict=True):
+            if len(models) > 1:
+                print(f"{model}:")
+            print_search_plan(find.plan(processes=processes, **{**settings, "model": model, "out": own}))
+    elif len(models) > 1:
+        who.search(processes, price_inference=price_inference, **settings)
     else:
         who.search(processes, **settings)
 

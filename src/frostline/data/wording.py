@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
+from pathlib import PurePath
 from typing import Any
 
 from frostline import FrostlineError
@@ -314,3 +315,12 @@ def _call(command: str) -> str:
 def _literal(word: str) -> str:
     """A word of a command line as Python writes the value: a number, a placeholder such as FILE, or a text in quotes."""
     return word if NUMBER.fullmatch(word) or word.isupper() else json.dumps(word, ensure_ascii=False)
+
+
+def model_name(model: str) -> str:
+    """The name of a model. For a local folder it is the last part of the path except ``model``, so that no path
+    of this machine is shown."""
+    if not (os.path.isabs(model) or model.startswith((".", "~")) or "\\" in model):
+        return model
+    parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]
+    return parts[-1] if parts else "model"

@@ -3,9 +3,7 @@
 What was trained is given by its name in results.csv: ``head only``, ``last 3``, ``full`` or ``named``.
 """
 
-import os
 from collections.abc import Iterable
-from pathlib import PurePath
 
 from frostline.statistics.answer import Cell, Decision, SizeAnswer
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
@@ -73,9 +71,10 @@ def whole(curve: SizeAnswer) -> str:
         return "all layers"
     reference = Recipe(curve.decision.reference)
     layers = "all layers" if reference.is_full else f"the {reference.trained}"
-    if reference.epochs is None:
+    cost = next(one.cost_of_full for one in curve.choices if one.choice == reference)
+    if reference.epochs is None or not cost:  # k = 0 tunes no layer, for however long
         return layers
-    longest = reference.epochs / next(one.cost_of_full for one in curve.choices if one.choice == reference)
+    longest = reference.epochs / cost
     return f"{layers} for {longest:.4g} epochs"
 
 
@@ -87,15 +86,6 @@ def metric(name: str) -> str:
 def baseline(metric: str) -> str:
     """The name of the best constant prediction, which the gain in this metric is measured from."""
     return METRICS[metric].baseline if metric in METRICS else CONSTANT_BASELINE
-
-
-def model_name(model: str) -> str:
-    """The name of a model. For a local folder it is the last part of the path except ``model``, so that no path
-    of this machine is shown."""
-    if not (os.path.isabs(model) or model.startswith((".", "~")) or "\\" in model):
-        return model
-    parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]
-    return parts[-1] if parts else "model"
 
 
 def score_title(name: str, cells: Iterable[Cell]) -> str:

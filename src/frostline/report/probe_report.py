@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
+from frostline.data.wording import model_name
 from frostline.frozen.forward_pass import Rows
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.report import formatting, names
@@ -146,7 +147,7 @@ def write_probes(out: Path, probes: Sequence[ProbeReport]) -> Path:
         found=[{**dict(report), "suffix": suffix, "headline": headline(report.sentence)} for suffix, report in named],
         figures=save_figures(out, figures),
         tables=tables,
-        model=names.model_name(probes[0].model),
+        model=model_name(probes[0].model),
     )
     save_tables(out, tables.values())
     write_json(out / "probes.json", {"probes": [report.model_dump() for report in probes]}, inside=out)

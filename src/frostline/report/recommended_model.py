@@ -19,7 +19,7 @@ from transformers.utils import logging
 from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.data.wording import capitalized, first_line, in_markdown
+from frostline.data.wording import capitalized, first_line, in_markdown, model_name
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import ESTIMATOR, RECORD, model_written
@@ -454,7 +454,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
     assert recommended is not None
     scores = {"validation": recommended.validation_best, "test": recommended.test}  # of one run, not means
     base = None if Path(pretrained.name).expanduser().is_dir() else pretrained.name  # on the hub
-    name = names.model_name(pretrained.name)
+    name = model_name(pretrained.name)
     data = ModelCardData(
         base_model=base,
         license=_license(pretrained.folder),

@@ -180,12 +180,12 @@ class Surrogate:
         """The expected value of a recipe, trained or not."""
         return float(self.step.values[self.estimate.names.index(recipe)])
 
-    def gain(self, candidates: Sequence[Candidate]) -> float:
-        """The expected gain of training these candidates, in score."""
+    def gain(self, candidates: Sequence[Candidate], elsewhere: float = -math.inf) -> float:
+        """The expected gain of training these candidates, in score, above the value of the best choice ``elsewhere``."""
         added: dict[int, set[str]] = {}
         for one in candidates:
             added.setdefault(self.estimate.names.index(one.recipe), set()).add(str(one.seed))
-        return self.step.gain(added)
+        return self.step.gain(added, elsewhere)
 
 
 @dataclass
@@ -205,6 +205,8 @@ class Observations:
             further seeds until its stacks are full.
         known: The observation of every finished candidate.
         batches: The candidates that were trained together.
+        best_elsewhere: The value of the best choice of other models that are searched with this one.
+        spent_elsewhere: The seconds of the budget that other models have taken.
     """
 
     space: SearchSpace
@@ -218,6 +220,8 @@ class Observations:
     stacked: int = 1
     known: dict[Candidate, Observation] = field(default_factory=dict)
     batches: list[tuple[Candidate, ...]] = field(default_factory=list)
+    best_elsewhere: float = -math.inf
+    spent_elsewhere: float = 0.0
     _surrogate: tuple[int, Surrogate | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -257,6 +261,11 @@ class Observations:
         return default_budget(float(np.median(shares)) * times)
 
     @property
+    def seconds_left(self) -> float:
+        """What is left of the budget."""
+        return self.budget - self.spent - self.spent_elsewhere
+
+    @property
     def budget_is_final(self) -> bool:
         """Whether the budget was given, or a run of the reference was timed. Until then it is an estimate from other runs."""
         return self.budget_given is not None or bool(self._reference_seconds)
@@ -294,7 +303,7 @@ class Observations:
 
     def fits_budget(self, candidates: Sequence[Candidate]) -> bool:
         """Whether these candidates fit into the rest of the budget."""
-        return self.spent + self.predicted_seconds(candidates) <= self.budget
+        return self.spent + self.spent_elsewhere + self.predicted_seconds(candidates) <= self.budget
 
     def tried(self, recipe: Recipe) -> list[Candidate]:
         """The candidates of a recipe that were trained, including failed runs."""

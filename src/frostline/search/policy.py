@@ -12,8 +12,9 @@ rate that was not tried may be better or worse than the best one so far; neighbo
 priced by the budget: to spend all of it costs as much score as full fine-tuning costs in the decision rule.
 """
 
+import math
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import norm
@@ -36,10 +37,17 @@ NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates to train next, together, and the reason as a sentence."""
+    """Candidates to train next, together.
+
+    Attributes:
+        candidates: What is trained.
+        why: The reason, as a sentence.
+        net: Its expected gain less the price of its time, in score; infinite in the initial design, which is always trained.
+    """
 
     candidates: tuple[Candidate, ...]
     why: str
+    net: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def policy(seen: Observations) -> Generator[Batch, None, Stop]:
     """Search for the choice to recommend.
 
     Yields:
-        The next batch. The caller must train its candidates and add what they turned out to be to ``seen``.
+        The next batch. The caller must train its candidates, and add them and what they turned out to be to ``seen``.
 
     Returns:
         Why the search ended.
@@ -154,8 +162,7 @@ def policy(seen: Observations) -> Generator[Batch, None, Stop]:
 def _train(seen: Observations, batch: Batch) -> Batches:
     """Train what is missing of a batch, in full stacks."""
     if missing := seen.in_full_stacks(batch.candidates):
-        seen.batches.append(missing)
-        yield Batch(missing, batch.why)
+        yield replace(batch, candidates=missing)
 
 
 def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
@@ -190,12 +197,14 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         and seen.best_learning_rate(reference) is None
         and not seen.fits_budget(one.candidates)
     ):
-        needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.budget - seen.spent))
+        needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.seconds_left))
         why = (
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
             "left. --max-k compares with fewer layers instead."
         )
-        return Stop(why, no_reference=True, enough=seen.spent + seen.predicted_seconds(one.candidates))
+        return Stop(
+            why, no_reference=True, enough=seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one.candidates)
+        )
     yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
     if seen.best_learning_rate(reference) is None:
         yield from _try_lower_rates(seen, reference)
@@ -247,21 +256,21 @@ def _next(seen: Observations) -> Batch | Stop:
             longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
-        return Batch(found, best.batch.why)
+        return Batch(found, best.batch.why, best.net)
     brief: tuple[Candidate, ...] = ()  # one run of each recipe that was not tried, as far as the budget allows
     for recipe in seen.space.recipes:
         with_one = (*brief, *next_seed(seen, recipe))
         if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
             brief = with_one
     if brief:
-        return Batch(brief, "Try every k whose run takes seconds.")
+        return Batch(brief, "Try every k whose run takes seconds.", net=0.0)
     if ranked[0].net > NEGLIGIBLE:
         wanted = ranked[0].batch
-        needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.budget - seen.spent)
+        needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.seconds_left)
         return Stop(
             f"The budget ended before the next step: {wanted.why} It takes about {duration(needed)}, and only {duration(left)} "
             "is left.",
-            enough=seen.spent + needed,
+            enough=seen.spent + seen.spent_elsewhere + needed,
         )
     most = max(ranked, key=lambda one: one.gain)
     return Stop(
@@ -278,7 +287,7 @@ def acquisitions(seen: Observations) -> list[Acquisition]:
     return sorted(found, key=lambda one: -one.net)
 
 
-def _price(seen: Observations, candidates: Sequence[Candidate]) -> float:
+def price_of(seen: Observations, candidates: Sequence[Candidate]) -> float:
     """What the time of a batch costs, in score."""
     return seen.rule.exchange * seen.predicted_seconds(candidates) / max(seen.budget, 1e-9)
 
@@ -316,8 +325,8 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
             why = f"Train {more} of {in_words(recipe)}." if tried else f"{name} was not tried yet."
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
-            gain = surrogate.gain(seen.in_full_stacks(candidates))
-            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+            gain = surrogate.gain(seen.in_full_stacks(candidates), seen.best_elsewhere)
+            yield Acquisition(Batch(candidates, why), gain, price_of(seen, candidates))
 
 
 def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
@@ -336,8 +345,8 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
                 tuple(rounds[0]),
                 f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
             ),
-            share * surrogate.gain(seen.in_full_stacks(every)),
-            share * _price(seen, every),
+            share * surrogate.gain(seen.in_full_stacks(every), seen.best_elsewhere),
+            share * price_of(seen, every),
         )
 
 
@@ -348,7 +357,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
     """
     if seen.rule.sure is not None:
         return
-    best = max(surrogate.rule.value(choice) for choice in surrogate.estimate.choices)
+    best = max(seen.best_elsewhere, *(surrogate.rule.value(choice) for choice in surrogate.estimate.choices))
     for recipe in seen.space.recipes:
         rate = seen.best_learning_rate(recipe)
         if recipe.k == 0 or rate is None:
@@ -364,4 +373,4 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
             gain = float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
             why = f"Try another learning rate for {in_words(recipe)}."
-            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+            yield Acquisition(Batch(candidates, why), gain, price_of(seen, candidates))

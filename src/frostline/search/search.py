@@ -273,25 +273,42 @@ class Search:
         Returns:
             The answer, as in answer.json.
         """
+        self.begin()
+        try:
+            with objects_frozen():
+                stop = self.train_grid() if exhaustive else self._follow_policy()
+        except INTERRUPTED:
+            if (answer := self.interrupted()) is not None:
+                out = self.plan.store.out
+                saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
+                self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
+            raise
+        return self.end(stop)
+
+    def begin(self) -> None:
+        """Say what is known, and write it into the folder. From now on the test scores are hidden until the search is over."""
         self.progress.done_before(sum(self.plan.store.has(run.digest) for run in self.runs.values()))
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
-        out = self.plan.store.out
-        write_alternatives(out, self.alternatives.values, self.alternatives.test)
-        self._write()  # from now on the test scores are hidden until the search is over
-        try:
-            with objects_frozen():
-                stop = self._grid() if exhaustive else self._follow_policy()
-        except INTERRUPTED:
-            if self.plan.store.read_spec() is None:  # no run was requested yet
-                raise
-            self._write(Stop("The search was interrupted. The same command continues it."))
-            answer = finish(self.plan, self.progress, alternatives=self.alternatives.models, interrupted=True)
-            saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
-            self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
-            raise
+        write_alternatives(self.plan.store.out, self.alternatives.values, self.alternatives.test)
+        self._write()
+
+    def interrupted(self) -> Answer | None:
+        """Write the answer so far; None if no run was requested yet."""
+        if not self.has_runs:
+            return None
+        self._write(Stop("The search was interrupted. The same command continues it."))
+        return finish(self.plan, self.progress, alternatives=self.alternatives.models, interrupted=True)
+
+    def end(self, stop: Stop, *, save_model: bool = True) -> Answer:
+        """Write why the search ended, and its answer."""
         self._write(stop, over=True)
-        return finish(self.plan, self.progress, alternatives=self.alternatives.models)
+        return finish(self.plan, self.progress, save_model=save_model, alternatives=self.alternatives.models)
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether a run was requested in the folder, by this search or before."""
+        return self.plan.store.read_spec() is not None
 
     def _follow_policy(self) -> Stop:
         """Train what the policy asks for until it stops."""
@@ -300,18 +317,16 @@ class Search:
             while True:
                 batch = next(batches)
                 if self.steps:  # after the last one, the answer says what is best
-                    self._report_progress()
-                self.progress.limit(self.seen.budget - self.seen.spent if self.seen.budget_is_final else None)
-                self._train_batch(batch)
+                    self.report_progress()
+                self.progress.limit(self.seen.seconds_left if self.seen.budget_is_final else None)
+                self.train(batch)
         except StopIteration as end:
             stop: Stop = end.value
             return stop
 
-    def _grid(self) -> Stop:
+    def train_grid(self) -> Stop:
         """Train every run of the grid in one batch."""
-        batch = self.whole_grid()
-        self.seen.batches.append(batch.candidates)
-        self._train_batch(batch)
+        self.train(self.whole_grid())
         trained, space = "The whole grid was trained.", self.seen.space
         if self.seen.best_learning_rate(space.reference) is None:
             return Stop(f"{trained} {reference_failed(space.reference)}", no_reference=True)
@@ -322,9 +337,10 @@ class Search:
     def whole_grid(self) -> Batch:
         return Batch(tuple(self.runs), "Train the whole grid (--exhaustive).")
 
-    def _train_batch(self, batch: Batch) -> None:
+    def train(self, batch: Batch) -> None:
         """Train the candidates that have no result yet, and observe them all."""
         self.progress.note(batch.why)
+        self.seen.batches.append(batch.candidates)
         runs = self._request(batch)
         store = self.plan.store
         store.retry({run.digest for run in runs.values()}, ("failed",))
@@ -380,7 +396,7 @@ class Search:
         seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
         return Observation(score, seconds, run.digest, workers, result.outcome)
 
-    def _report_progress(self) -> None:
+    def report_progress(self) -> None:
         """Say what the best choice is between two steps, and why it changed."""
         self.progress.note(self._so_far())
         if why := self._why_changed():

@@ -473,3 +473,89 @@ class Answer(TaskAnswer):
     def read(cls, path: Path) -> "Answer":
         """The answer in a file."""
         return cls.from_json(json.loads(path.read_bytes()))
+
+
+@dataclass(kw_only=True)
+class ModelAnswer:
+    """What a search over several models says of one of them.
+
+    Attributes:
+        model: Its name, or that of its folder.
+        folder: The folder of its own search, below that of all.
+        parameters: How many it has.
+        probe: The validation score of its best linear probe.
+        choice: What is recommended with this model; None if its search could not recommend anything.
+        expected: The expected score of that.
+        rows: The number of validation rows that its runs are scored on.
+        below, low, high: The points that it is expected to be below the recommended model, with the 95 % interval.
+        value: The expected score less the price of training and of predictions.
+        training_operations: Operations of training what is recommended once; 0 if no layer is trained.
+        inference_operations: Operations of predicting one text of the validation table, on average.
+        runs: How many runs were trained, in so many ``seconds``.
+        why: Why no more runs were trained.
+    """
+
+    model: str
+    folder: str
+    layers: int
+    parameters: int
+    probe: float | None
+    choice: str | None
+    expected: float | None
+    rows: int | None
+    below: float | None
+    low: float | None
+    high: float | None
+    value: float | None
+    training_operations: float | None
+    inference_operations: float
+    runs: int
+    seconds: float
+    why: str
+
+
+@dataclass(kw_only=True)
+class ModelsAnswer:
+    """The answer of a search over several models. Each has an answer of its own in its folder.
+
+    Attributes:
+        recommended: The model with the highest value; None if no search could recommend anything.
+        cheaper: The best of those whose predictions cost at most a third of its own; None if there is none.
+        price: The score that the training time of full fine-tuning of the first model is worth.
+        price_inference: The score that predictions with the first model are worth.
+        seconds: Of training, with all models.
+    """
+
+    schema_version: int
+    sentence: str
+    task: str
+    metric: str
+    train_size: int
+    models: list[ModelAnswer]
+    recommended: str | None
+    cheaper: str | None
+    price: float
+    price_inference: float
+    seconds: float
+
+    def model(self, name: str | None) -> ModelAnswer | None:
+        """What is known of a model; None without a name."""
+        return next((one for one in self.models if one.model == name), None)
+
+    @classmethod
+    def read(cls, path: Path) -> "ModelsAnswer":
+        """The answer in a file.
+
+        Raises:
+            ValueError: It holds something else.
+        """
+        return TypeAdapter(cls).validate_python(json.loads(path.read_bytes()))
+
+
+def is_of_models(folder: Path) -> bool:
+    """Whether the answer in a folder is about several models."""
+    try:
+        facts = json.loads((folder / "answer.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(facts, dict) and "models" in facts

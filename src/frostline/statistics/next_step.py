@@ -8,6 +8,7 @@ The variances over seeds and the scales of the curve's prior are those of each c
 the validation rows cause, so where it dominates, they are worth nothing.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,19 +48,22 @@ class NextStep:
     full: int
     own_rows: bool = False
 
-    def gain(self, added: Mapping[int, Collection[str]]) -> float:
+    def gain(self, added: Mapping[int, Collection[str]], elsewhere: float = -math.inf) -> float:
         """The expected gain of training more runs, in score.
 
         If a wanted certainty decides, it is the expected change of the cost of what is chosen, at the usual price.
 
         Args:
             added: The new seeds of some choices, by their positions.
+            elsewhere: The value of the best choice of another model. A gain counts as far as it exceeds it.
         """
         after = [set(one) | set(added.get(n, ())) for n, one in enumerate(self.observed.scores)]
         kept = self._kept(self._covariance(after))
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
-        return self._gain_of_value(moves, scored) if self.rule.sure is None else self._change(moves, scored, kept)
+        if self.rule.sure is None:
+            return self._gain_of_value(moves, scored, elsewhere)
+        return self._change(moves, scored, kept)
 
     @cached_property
     def means(self) -> Array:
@@ -71,10 +75,10 @@ class NextStep:
         """The expected scores less the price of the costs, ``[J]``."""
         return np.asarray(self.means - self.rule.price * self.costs)
 
-    def _gain_of_value(self, moves: Array, scored: Indices) -> float:
+    def _gain_of_value(self, moves: Array, scored: Indices, elsewhere: float) -> float:
         """``moves``: of all means, ``[MOVES, J]``; ``scored``: the choices that have a score afterwards."""
-        after = (self.values + moves)[:, scored].max(1).mean()
-        return max(0.0, float(after - self.values[self.observed.seen].max()))
+        after = np.maximum((self.values + moves)[:, scored].max(1), elsewhere).mean()
+        return max(0.0, float(after - max(self.values[self.observed.seen].max(), elsewhere)))
 
     def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
         """The expected change of the cost of what is chosen, at the usual price."""

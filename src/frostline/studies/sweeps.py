@@ -14,14 +14,13 @@ from frostline.api.sweep import sweep
 from frostline.data.files import file_name, require_inside
 from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
-from frostline.data.wording import normalized_name
+from frostline.data.wording import model_name, normalized_name
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
 from frostline.model.ways import Way, way_named
 from frostline.report.answer.run_groups import sweep_groups
-from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.cells import best_learning_rate

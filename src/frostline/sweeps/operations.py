@@ -112,6 +112,10 @@ class CostModel:
         """Operations of scoring these batches with the model of a run."""
         return self._price(self.experiment.for_run(spec), batches, self.cut(spec) or 0)
 
+    def predicting(self, rows: Rows, batch_size: int) -> float:
+        """Operations of predicting these rows with the whole model, as it is saved."""
+        return self._price(self.experiment, Batches.of(self.experiment.tokens.lengths[rows], batch_size), 0)
+
     def forward_pass(self, rows: Rows) -> float:
         """Operations of the forward pass over the frozen layers for these rows."""
         batches = self.experiment.forward_pass(self.cached).batches(self.experiment.tokens.lengths, rows)

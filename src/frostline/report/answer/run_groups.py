@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.data.wording import capitalized
-from frostline.report.names import model_name, tuning
+from frostline.data.wording import capitalized, model_name
+from frostline.report.names import tuning
 from frostline.statistics.cells import ANSWERS
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe

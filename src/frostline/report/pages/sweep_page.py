@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from frostline.data.files import replace_file
+from frostline.data.wording import model_name
 from frostline.model.terms import EMBEDDINGS, layer_number
-from frostline.report import names
 from frostline.report.answer.recommended_classes import (
     WHO_APPLIES,
     calibration_sentences,
@@ -90,7 +90,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
             "saved": WHO_APPLIES if is_saved(answer) else "",
         },
         machines=machines([result.provenance for result in results.values()]),
-        model=names.model_name(answer.model),
+        model=model_name(answer.model),
     )
     confusion = [errors.confusion] if errors and errors.confusion else []
     save_tables(out, [*tables.values(), *confusion, *curves.tables])

@@ -1,0 +1,124 @@
+"""Does ``frostline find`` with several models name the better one, and what does it take?
+
+    python benchmarks/several_models.py --out DIR --data DATA --model MINILM,E5 --rows 500 --draws 1 \
+        --json benchmarks/results/several_models.json
+
+DATA has the folders ``sst2``, ``cola``, ``amazon_reviews`` and ``nsmc`` with the original files. Each draw has some training rows
+of a task. They are searched with each model alone, and with all of them and one of random weights together. Every delivered model
+predicts the dev rows of the task, which no search has seen. The journal in DIR continues where it stopped.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from measuring import Facts, Journal, warm_up, write_result
+from peers import Draw, known_tasks
+from refit import Rows, parser_of_draws
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import frostline
+from frostline.api.results import SeveralModels
+
+TOGETHER, DEV_ROWS = "together", 2_000
+TASKS = ("SST-2", "CoLA", "reviews: kind of product")
+
+
+def korean_reviews(data: Path) -> tuple[Rows, Rows, str]:
+    """NSMC, with dev rows whose texts are not among the training rows."""
+
+    def rows(name: str) -> Rows:
+        found = (line.split("\t") for line in (data / "nsmc" / name).read_text(encoding="utf-8").split("\n")[1:])
+        return [{"text": row[1], "label": row[2]} for row in found if len(row) == 3 and row[1].strip()]
+
+    train = rows("ratings_train.txt")
+    seen = {row["text"] for row in train}
+    return train, [row for row in rows("ratings_test.txt") if row["text"] not in seen][:DEV_ROWS], "accuracy"
+
+
+def write_random(model: str, folder: Path) -> Path:
+    """Write a model of the same form with random weights."""
+    if not (folder / "config.json").exists():
+        torch.manual_seed(0)
+        AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return folder
+
+
+def measure(folder: Path, model: str, task: tuple[Rows, Rows, str], rows: int, draw: int) -> Facts:
+    """One search, its seconds and its score on unseen rows; of several models also what became of each."""
+    (facts,) = Draw(folder, model, task, rows, draw).find()
+    results = frostline.open(folder / "found")
+    if isinstance(results, SeveralModels):
+        kept = ("model", "choice", "expected", "below", "low", "high", "probe", "runs", "seconds", "why")
+        facts |= {"named": results.answer.recommended, "training_seconds": results.answer.seconds}
+        facts["models"] = [{name: getattr(one, name) for name in kept} for one in results.answer.models]
+    else:
+        search = results.answer.search
+        facts["training_seconds"] = search["spent_seconds"] if search else None
+    return facts
+
+
+def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
+    """A row for each draw: scores of each model alone and together, what was named, and times."""
+    body, right, ratios = [], 0, []
+    for cell in dict.fromkeys((one["task"], one["rows"], one["draw"]) for one in found):
+        of = {one["search"]: one for one in found if (one["task"], one["rows"], one["draw"]) == cell}
+        if TOGETHER not in of or any(name not in of for name in names):
+            continue
+        alone, together = {name: of[name]["score"] for name in names}, of[TOGETHER]
+        best = max(names, key=lambda name: alone[name])
+        ratio = together["training_seconds"] / of[best]["training_seconds"]
+        right += together["named"] == best
+        ratios.append(ratio)
+        random = next(one for one in together["models"] if one["model"] not in names)
+        body.append(
+            [
+                *map(str, cell),
+                *(f"{100 * alone[name]:.1f}" for name in names),
+                f"{100 * together['score']:.1f}",
+                together["named"],
+                f"{ratio:.2f}",
+                str(random["runs"]),
+            ]
+        )
+    body.append(
+        ["all", "", "", *("" for _ in names), "", f"{right} of {len(body)} right", f"{np.mean(ratios):.2f}", ""]
+    )
+    header = ["task", "rows", "draw", *(f"{name} alone" for name in names), "together", "named", "times its time alone"]
+    return {
+        "caption": "Points on unseen rows. The time is that of training, over the better model alone.",
+        "header": [*header, "runs of random weights"],
+        "rows": body,
+    }
+
+
+def main() -> None:
+    parser = parser_of_draws(__doc__, 1)
+    parser.add_argument("--rows", default="500", help="numbers with commas between them")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    models = options.model.split(",")
+    names = [Path(model).name for model in models]
+    random = write_random(models[0], options.out / "random-weights")
+    journal = Journal(options.out / "journal.jsonl")
+    journal.begin({"models": names})
+    known = {name: task for name, task in known_tasks(options.data).items() if name in TASKS}
+    known["NSMC"] = korean_reviews(options.data)
+    warm_up("torch", "transformers", "sklearn")
+    for rows, draw in ((int(rows), draw) for rows in options.rows.split(",") for draw in range(options.draws)):
+        for task in options.tasks.split(",") if options.tasks else known:
+            for search, model in zip((*names, TOGETHER), (*models, f"{options.model},{random}"), strict=True):
+                cell = {"task": task, "rows": rows, "draw": draw, "search": search}
+                if not any(cell.items() <= line.items() for line in journal.lines()):
+                    folder = options.out / f"{list(known).index(task)}-{rows}-{draw}-{search}"
+                    journal.add({**cell, **measure(folder, model, known[task], rows, draw)})
+    found = [line for line in journal.lines() if "search" in line]
+    table = table_of(found, names)
+    write_result(options.json, "Does a search over several models name the better one?", [table], found)
+    print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The answer of a search over several models: which one to take, what the others reach, and what their predictions cost."""
+
+from collections.abc import Mapping, Sequence
+
+from frostline.report import formatting, names
+from frostline.report.explanations import headline
+from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer
+
+SCHEMA_VERSION = 1
+CHEAPER = 1 / 3  # of the cost of predictions with the recommended model
+
+
+def answer_over_models(
+    models: Sequence[ModelAnswer], answers: Mapping[str, Answer], price_inference: float
+) -> ModelsAnswer:
+    """The answer about these models.
+
+    Args:
+        models: Each of them, in the order in which they were given. Points below the recommended one are known.
+        answers: The answer about each model with runs, by its name. There is at least one.
+        price_inference: The score that predictions with the first model are worth.
+    """
+    valued = [one for one in models if one.value is not None]
+    best = max(valued, key=_value, default=None)
+    cheap = [one for one in valued if best and one.inference_operations <= CHEAPER * best.inference_operations]
+    first = next(iter(answers.values()))
+    return ModelsAnswer(
+        schema_version=SCHEMA_VERSION,
+        sentence=_sentence(best, models, answers),
+        task=first.task,
+        metric=first.metric,
+        train_size=first.sizes[0].train_size or 0,
+        models=list(models),
+        recommended=best.model if best else None,
+        cheaper=max(cheap, key=_value).model if cheap else None,
+        price=first.price,
+        price_inference=price_inference,
+        seconds=sum(one.seconds for one in models),
+    )
+
+
+def _value(one: ModelAnswer) -> float:
+    assert one.value is not None
+    return one.value
+
+
+def _sentence(best: ModelAnswer | None, models: Sequence[ModelAnswer], answers: Mapping[str, Answer]) -> str:
+    if best is None:
+        return f"No model can be recommended. {' '.join(f'{one.model}: {one.why}' for one in models)}"
+    answer = answers[best.model]
+    assert best.choice is not None and best.rows is not None
+    first = headline(answer.sentence)[0]
+    scored = f"{names.metric(answer.metric)} {formatting.score(best.expected)}"
+    parts = [
+        f"Take {best.model}: {first[:1].lower()}{first[1:]}",
+        f"Expect {scored} on {best.rows:,} validation examples.",
+    ]
+    parts += [_beside(one, best) for one in models if one is not best]
+    return " ".join(parts)
+
+
+def _beside(one: ModelAnswer, best: ModelAnswer) -> str:
+    """A sentence on a model that is not recommended."""
+    times = f"{formatting.times(one.inference_operations / best.inference_operations)} the operations for a prediction"
+    if one.choice is None or one.below is None:
+        return f"{one.model} was left out: {one.why[:1].lower()}{one.why[1:]} It takes {times}."
+    less = "less" if one.below >= 0 else "more"
+    interval = ""
+    if one.low is not None and one.high is not None:
+        interval = f" (95 % interval of the points below: {formatting.points_interval(one.low, one.high)})"
+    return (
+        f"{one.model}, with {names.tuning(one.choice)}, is expected to score {formatting.points(abs(one.below))} points {less}"
+        f"{interval}, and takes {times}."
+    )
+
+
+def status(one: ModelAnswer, answer: ModelsAnswer) -> str:
+    """What a table calls a model: ``recommended``, ``cheaper predictions``, or nothing."""
+    if one.model == answer.recommended:
+        return "recommended"
+    return "cheaper predictions" if one.model == answer.cheaper else ""

@@ -1,0 +1,81 @@
+"""The page of a search over several models. Each model has a page of its own, which it links to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from frostline.data.files import replace_file, write_json
+from frostline.report import formatting
+from frostline.report.answer.models_answer import status
+from frostline.report.explanations import headline
+from frostline.report.figures.drawing import save_figures
+from frostline.report.figures.quality_of_models import against_inference, against_training
+from frostline.report.names import printed
+from frostline.report.pages.templates import render
+from frostline.report.tables.table import Column, ReportTable, Row, save_tables
+from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer, plain
+
+
+def models_table(answer: ModelsAnswer) -> ReportTable:
+    """A row for each model, the best first."""
+    order = sorted(answer.models, key=lambda one: -1.0 if one.value is None else -one.value - 10.0)
+    best = answer.model(answer.recommended)
+
+    def times(one: ModelAnswer) -> float | None:
+        return None if best is None else one.inference_operations / best.inference_operations
+
+    columns = (
+        Column("model", "model", number=False, user_text="value"),
+        Column("choice", "what to tune", printed, number=False, small=lambda one: [f"of {one.layers} layers"]),
+        Column("expected", "expected", formatting.score),
+        Column(
+            "below",
+            "points\nbelow",
+            formatting.points,
+            ends=lambda one: (one.low, one.high),
+            between=formatting.points_interval,
+        ),
+        Column("training_operations", "training,\noperations", _operations),
+        Column("inference_operations", "prediction,\noperations", _operations),
+        Column("times", "times the\nbest's", formatting.times, of=times),
+        Column("probe", "linear\nprobe", formatting.score),
+        Column("parameters", "parameters", formatting.parameters),
+        Column("runs", "runs", formatting.count),
+        Column("seconds", "training", formatting.seconds),
+        *(Column(name) for name in ("rows", "why", "folder", "layers", "value")),
+    )
+    rows = tuple(Row(one, tuple(filter(None, (status(one, answer),))), chosen=one is best) for one in order)
+    return ReportTable(
+        "models",
+        "Models.",
+        "Points are below the recommended model, with the 95 % interval. Operations of training are for the recommended choice, "
+        "once; those of a prediction are for one validation text.",
+        columns,
+        rows,
+    )
+
+
+def _operations(value: float) -> str:
+    return "none" if value == 0 else f"{value:.1e}"
+
+
+def write_models(out: Path, answer: ModelsAnswer, answers: Mapping[str, Answer]) -> None:
+    """Write answer.json, report.html, tables/ and figures/ of a search over several models.
+
+    Args:
+        out: The folder, with that of each model in it.
+        answer: About all models.
+        answers: About each model with runs, by its name.
+    """
+    drawn = {"against_training": against_training(answer, answers), "against_inference": against_inference(answer)}
+    table = models_table(answer)
+    text = render(
+        "models.html.j2",
+        answer=answer,
+        headline=headline(answer.sentence),
+        table_of_models=table,
+        figures=save_figures(out, {name: figure for name, figure in drawn.items() if figure is not None}),
+        pages={one.model: f"{one.folder}/report.html" for one in answer.models if one.model in answers},
+    )
+    save_tables(out, [table])
+    write_json(out / "answer.json", plain(answer), inside=out)
+    replace_file(out / "report.html", text.encode(), inside=out)

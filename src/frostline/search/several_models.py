@@ -1,0 +1,384 @@
+"""One search over several pretrained models with one budget: which of them takes the next step.
+
+Each model has a search of its own, with its tokens, its cached hidden states, its posterior and its folder. All are scored on
+the same rows, in the same unit of cost. First probes are fitted to the hidden states of every model, at the cost of one forward
+pass each. The model with the best probe trains its initial design. From then on each model offers the next batch of its policy,
+and the batch with the highest net gain is trained. A gain counts only as far as it exceeds the best value of the other models, so
+a model that cannot win any more gets no more runs.
+
+A model whose reference has no score yet has no posterior. The gain of its next batch is then that of the model as a whole: its
+best value is normal around that of the best model, less what it is behind where both were measured alike. That is at their
+probes, or, once it has runs, at the k with the same share of layers. A model that is not worth its next batch is left out.
+"""
+
+import math
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from frostline.data.files import new_folder, remove
+from frostline.fast.switch import objects_frozen
+from frostline.model.anatomy import count_parameters
+from frostline.report.answer.models_answer import answer_over_models
+from frostline.report.formatting import score
+from frostline.report.pages.models_page import write_models
+from frostline.report.rebuild import finish
+from frostline.search.policy import NEGLIGIBLE, Batch, Stop, policy, price_of
+from frostline.search.search import INTERRUPTED, Search
+from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.answer import Answer, ModelAnswer
+from frostline.statistics.decision import Option
+from frostline.statistics.predictions import RunPredictions
+from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import Alternative, Scored
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.training.run import Run
+
+# standard deviations of the best value of a model around what is expected of it, before its first runs and after them
+AT_PROBES, AT_RUNS = 0.04, 0.02
+LEAST = 0.0005  # the expected gain below which a model gets no first run, however short, in score
+NOT_BETTER = "More runs would hardly change which model is the best."
+
+
+@dataclass(eq=False)
+class Contender:
+    """A model of a search over several.
+
+    Attributes:
+        name: Of the model, as tables print it.
+        search: Its own search. Costs are in units of full fine-tuning of the first model.
+        inference: Operations for the predictions of all validation examples.
+        inference_cost: What that is worth, in score; 0 unless predictions have a price.
+        stop: Why it was trained no further; None while it may be.
+    """
+
+    name: str
+    search: Search
+    inference: float
+    inference_cost: float = 0.0
+    stop: Stop | None = None
+
+    @property
+    def value(self) -> float | None:
+        """The value of its best choice; None as long as no reference and no model without tuned layers can tell it."""
+        seen, surrogate = self.search.seen, self.search.seen.surrogate()
+        if surrogate is not None:
+            return surrogate.rule.value(surrogate.best) - self.inference_cost
+        if self.stop is None or self.stop.no_reference or self.stop.nothing_learned:
+            return None
+        return max(seen.alternative_score, *(one.mean for one in seen.results_so_far())) - self.inference_cost
+
+    def expected(self, share: float) -> float | None:
+        """The expected score of the k that tunes about this share of the layers; None before its reference has a score."""
+        space, surrogate = self.search.seen.space, self.search.seen.surrogate()
+        if surrogate is None:
+            return None
+        nearest = min(space.curve, key=lambda one: abs(space.share(one) - share))
+        return float(surrogate.step.means[surrogate.estimate.names.index(str(nearest))])
+
+    def runs(self, choice: str) -> list[Scored]:
+        """The runs that the mean of a choice is of."""
+        if choice in self.search.seen.alternatives:
+            return [Alternative(choice)]
+        return [*self.search.seen.runs(Recipe(choice))]
+
+    def option(self, choice: str) -> Option | None:
+        """The posterior of a choice; None without one."""
+        surrogate = self.search.seen.surrogate()
+        return (
+            None if surrogate is None else next((one for one in surrogate.estimate.choices if one.name == choice), None)
+        )
+
+    def best_run(self) -> tuple[float, float] | None:
+        """The share of layers and the score of its best run of some last layers; None if it has none."""
+        seen = self.search.seen
+        runs = [(one.recipe, run.score) for one, run in seen.known.items() if one.recipe.is_k and one.recipe.k != 0]
+        scored = [(found, seen.space.share(recipe)) for recipe, found in runs if found is not None]
+        return max(scored)[::-1] if scored else None
+
+    def behind(self, leader: "Contender") -> tuple[float, float, str]:
+        """What its best value is expected to be below that of the leader, with its standard deviation, and the reason."""
+        dearer = self.inference_cost - leader.inference_cost
+        if (surrogate := leader.search.seen.surrogate()) is not None:
+            dearer += (self.search.seen.rule.price - surrogate.rule.price) * surrogate.best.cost
+        if (run := self.best_run()) and (theirs := leader.expected(run[0])) is not None:
+            why = f"It scores {score(run[1])} where {leader.name}, with as many of its layers, should score {score(theirs)}."
+            return theirs - run[1] + dearer, AT_RUNS, why
+        ours, other = (one.search.alternatives.probes for one in (self, leader))
+        if ours is None or other is None or ours.best.score is None or other.best.score is None:
+            return dearer, AT_PROBES, ""
+        errors = [
+            (one.high - one.low) / 3.92
+            for one in (ours.best, other.best)
+            if one.high is not None and one.low is not None
+        ]
+        why = f"Its best linear probe scores {score(ours.best.score)}, that of {leader.name} {score(other.best.score)}."
+        return other.best.score - ours.best.score + dearer, math.hypot(AT_PROBES, max(errors)), why
+
+
+@dataclass
+class SearchOverModels:
+    """A search over several models.
+
+    Attributes:
+        contenders: The models, in the order in which they were given.
+        out: The folder of all; that of each model is in it.
+        progress: Where progress is reported.
+        price_inference: The score that predictions with the first model are worth.
+    """
+
+    contenders: Sequence[Contender]
+    out: Path
+    progress: Progress
+    price_inference: float = 0.0
+    _shown: Contender | None = field(default=None, init=False)
+
+    def run(self, *, exhaustive: bool) -> None:
+        """Search until no model has a step that is worth its time. Every model with runs then has its answer, but no saved model.
+
+        Args:
+            exhaustive: Train the whole grid of every model instead.
+        """
+        for one in self.contenders:
+            self._show(one)
+            one.search.begin()
+        try:
+            with objects_frozen():
+                for one in self.contenders if exhaustive else ():
+                    self._show(one)
+                    one.stop = one.search.train_grid()
+                while not exhaustive and (step := self._next()) is not None:
+                    one, batch = step
+                    self._show(one)
+                    seen = one.search.seen
+                    self.progress.limit(seen.seconds_left if seen.budget_is_final else None)
+                    one.search.train(batch)
+                    one.search.report_progress()
+        except INTERRUPTED:
+            for one in self.contenders:
+                one.search.interrupted()
+            raise
+        self._finish()
+
+    def _finish(self) -> None:
+        """Write the answer of each model that has runs, save the model that is recommended, and write the answer about all."""
+        answers: dict[str, Answer] = {}
+        for one in self.contenders:
+            assert one.stop is not None
+            if one.search.has_runs:
+                self.progress.begin(f"writing the answer about {one.name}")
+                answers[one.name] = one.search.end(one.stop, save_model=False)
+        decisions = {name: found for name, one in answers.items() if (found := one.decision) is not None}
+        worth = {name: found.value for name, found in decisions.items()}
+        named = [one for one in self.contenders if one.name in worth]
+        best = max(named, key=lambda one: worth[one.name] - one.inference_cost, default=None)
+        chosen = decisions[best.name].choice if best else ""
+        models = [self._described(one, best, chosen, answers.get(one.name)) for one in self.contenders]
+        answer = answer_over_models(models, answers, self.price_inference)
+        for one in self.contenders:
+            if one is best:
+                finish(one.search.plan, self.progress, alternatives=one.search.alternatives.models)
+                _copy_model(one.search.plan.store.out, self.out)
+            else:
+                BestWeights(one.search.plan.store.out).remove()
+        if best is None:
+            remove(self.out / "model", inside=self.out)
+        write_models(self.out, answer, answers)
+
+    def _described(
+        self, one: Contender, best: Contender | None, best_choice: str, answer: Answer | None
+    ) -> ModelAnswer:
+        plan, seen = one.search.plan, one.search.seen
+        rows, decision = len(plan.experiment.splits["validation"]), answer.decision if answer else None
+        report, choice = one.search.alternatives.probes, decision.choice if decision else None
+        below: tuple[float | None, ...] = (None, None, None)
+        if best is not None and choice is not None:
+            below = (0.0, None, None) if one is best else _below(one, choice, best, best_choice)
+        operations = None if choice is None else seen.space.operations.get(Recipe(choice), 0.0)
+        return ModelAnswer(
+            model=one.name,
+            folder=plan.store.out.name,
+            layers=plan.identity.layers,
+            parameters=count_parameters(plan.experiment.pretrained.model),
+            probe=None if report is None else report.best.score,
+            choice=choice,
+            expected=decision.expected if decision else None,
+            rows=None if choice is None else seen.evidence.rows_of(run.run for run in one.runs(choice)),
+            **dict(zip(("below", "low", "high"), below, strict=True)),
+            value=None if decision is None else decision.value - one.inference_cost,
+            training_operations=operations,
+            inference_operations=one.inference / rows,
+            runs=len(seen.known),
+            seconds=seen.spent,
+            why=one.stop.why if one.stop else "",
+        )
+
+    def _show(self, one: Contender) -> None:
+        """Say which model the next lines are about."""
+        if one is not self._shown:
+            self.progress.note(f"{one.name}:")
+        self._shown = one
+
+    def _next(self) -> tuple[Contender, Batch] | None:
+        """The model that takes the next step, with its batch; None if none is worth its time. ``stop`` then has the reasons."""
+        self._share()
+        offers: list[tuple[float, Contender, Batch]] = []
+        by_value = [(value, one) for one in self.contenders if (value := one.value) is not None]
+        leader = max(by_value, key=lambda pair: pair[0])[1] if by_value else None
+        for one in self.contenders if leader else self._by_probe():
+            offer = _offer(one.search)
+            one.stop = offer if isinstance(offer, Stop) else None
+            if isinstance(offer, Stop):
+                continue
+            if leader is None:  # the model with the best probe is the first to train
+                return one, offer
+            net, why = offer.net, NOT_BETTER
+            if one is not leader and math.isinf(net):
+                behind, spread, why = one.behind(leader)
+                gain = spread * float(norm.pdf(behind / spread)) - behind * float(norm.cdf(-behind / spread))
+                net = gain - max(LEAST, price_of(one.search.seen, offer.candidates))
+                why += (
+                    f" More of its runs would gain {100 * gain:.2f} points on average, less than their time is worth."
+                )
+            if net > NEGLIGIBLE or one is leader:
+                offers.append((net, one, offer))
+            else:
+                one.stop = Stop(why.strip(), no_reference=one.value is None)
+        if not offers:
+            return None
+        _, one, batch = max(offers, key=lambda offer: offer[0])
+        return one, batch
+
+    def _share(self) -> None:
+        """Tell each search the best value and the time of the others."""
+        values = [one.value for one in self.contenders]
+        for n, one in enumerate(self.contenders):
+            others = [value for m, value in enumerate(values) if m != n and value is not None]
+            one.search.seen.best_elsewhere = max(others, default=-math.inf) + one.inference_cost
+            one.search.seen.spent_elsewhere = sum(
+                other.search.seen.spent for other in self.contenders if other is not one
+            )
+
+    def _by_probe(self) -> list[Contender]:
+        """The models by the scores of their best probes, the best first."""
+
+        def best(one: Contender) -> float:
+            report = one.search.alternatives.probes
+            return -math.inf if report is None or report.best.score is None else report.best.score
+
+        return sorted(self.contenders, key=best, reverse=True)
+
+
+def search_models(
+    plans: Mapping[str, Plan],
+    out: Path,
+    progress: Progress,
+    budget: float | None,
+    *,
+    untrained: bool,
+    ways_if_better: bool,
+    price_inference: float,
+    exhaustive: bool,
+) -> None:
+    """Search over several models, and write the answers.
+
+    Costs are in units of full fine-tuning of the first model, and of predictions with it.
+
+    Args:
+        plans: Of each model, by its name, with the same data.
+        out: The folder of all.
+        progress: Where progress is reported.
+        budget: As for :meth:`frostline.search.search.Search.start`, for all models together.
+        untrained: The same.
+        ways_if_better: The same.
+        price_inference: The score that predictions with the first model are worth.
+        exhaustive: Train the whole grid of every model.
+    """
+    full = {name: max(map(plan.cost_model.operations, filter(_is_k, plan.runs))) for name, plan in plans.items()}
+    inference = {
+        name: plan.cost_model.predicting(plan.experiment.splits["validation"], plan.spec.per_device_eval_batch_size)
+        for name, plan in plans.items()
+    }
+    first, contenders = next(iter(plans)), []
+    for name, plan in plans.items():
+        priced = plan.spec.model_copy(update={"price": plan.spec.price * full[name] / full[first]})
+        search = Search.start(
+            replace(plan, spec=priced), progress, budget, untrained=untrained, ways_if_better=ways_if_better
+        )
+        contenders.append(
+            Contender(name, search, inference[name], price_inference * inference[name] / inference[first])
+        )
+    with ExitStack() as stack:
+        for one in contenders:
+            stack.enter_context(one.search.others)
+        SearchOverModels(contenders, out, progress, price_inference).run(exhaustive=exhaustive)
+
+
+def _is_k(run: Run) -> bool:
+    return run.recipe.is_k
+
+
+def _offer(search: Search) -> Batch | Stop:
+    """What the policy of a search would train next, or why it would stop."""
+    try:
+        return next(policy(search.seen))
+    except StopIteration as end:
+        stop: Stop = end.value
+        return stop
+
+
+def _copy_model(own: Path, out: Path) -> None:
+    """Put the model that is saved in the folder of one model also into the folder of all, without more space on the disk."""
+    if not (own / "model").is_dir():
+        remove(out / "model", inside=out)
+        return
+
+    def linked(source: str, target: str) -> str:
+        try:
+            os.link(source, target)
+        except OSError:  # a disk without links
+            shutil.copy2(source, target)
+        return target
+
+    with new_folder(out / "model", inside=out, replace=True) as folder:
+        shutil.copytree(own / "model", folder, dirs_exist_ok=True, copy_function=linked)
+
+
+def _below(one: Contender, choice: str, best: Contender, best_choice: str) -> tuple[float | None, ...]:
+    """The points that a choice with one model is expected to be below what is best with another, with the 95 % interval.
+
+    The variances are those of both posteriors. Errors that the same validation rows cause in both are no part of the difference.
+    """
+    ours, theirs = one.option(choice), best.option(best_choice)
+    if ours is None or theirs is None:
+        return (None, None, None)
+    cells, sources = list[list[Scored]](), dict[str, tuple[Contender, str]]()
+    for contender, name in ((one, ours.name), (best, theirs.name)):
+        runs = contender.runs(name)
+        if name in contender.search.seen.alternatives:  # both models may have one
+            runs = [Alternative(f"{name} of {contender.name}")]
+        cells.append(runs)
+        sources |= {run.run: (contender, name if isinstance(run, Alternative) else run.run) for run in runs}
+    evidence = best.search.seen.evidence
+    assert isinstance(evidence, RunPredictions)
+
+    def logits(run: str) -> NDArray[Any]:
+        contender, name = sources[run]
+        own = contender.search.seen.evidence
+        assert isinstance(own, RunPredictions)
+        return own.logits(name)
+
+    shared = RunPredictions(evidence.split, logits).observed(cells, [None, None]).row_covariance
+    assert shared is not None
+    variance = float(ours.draws.var() + theirs.draws.var() - 2 * shared[0, 1])
+    below, half = (theirs.expected - ours.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
+    return below, below - half, below + half

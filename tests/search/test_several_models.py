@@ -1,0 +1,190 @@
+"""A search over several models: which of them takes the next step, on synthetic scores, and the whole on tiny models."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import frostline
+from frostline.search.observations import Candidate
+from frostline.search.policy import Batch, policy
+from frostline.search.several_models import Contender, SearchOverModels, _below
+from frostline.statistics.run_result import Alternative
+from frostline.sweeps.progress import Progress
+from synthetic_search import RISING, Rows, exact, nothing_seen
+from tiny import tiny_bert_folder
+
+Scores = Callable[[Candidate], float | None]
+
+
+class SyntheticSearch:
+    """The part of a search that a search over several models uses, with synthetic scores."""
+
+    has_runs = False
+
+    def __init__(self, score: Scores, probe: float | None, budget: float | None = None) -> None:
+        self.rows, self.score = Rows(same_errors=True), score
+        self.seen = nothing_seen(self.rows, budget_given=budget)
+        ends = (None, None) if probe is None else (probe - 0.03, probe + 0.03)
+        best = SimpleNamespace(score=probe, low=ends[0], high=ends[1])
+        self.alternatives = SimpleNamespace(probes=SimpleNamespace(best=best))
+
+    def begin(self) -> None: ...
+
+    def report_progress(self) -> None: ...
+
+    def train(self, batch: Batch) -> None:
+        self.seen.batches.append(batch.candidates)
+        self.seen.known |= {one: self.rows.observe(one, self.score(one)) for one in batch.candidates}
+
+
+def searched(*models: tuple[Scores, float | None], budget: float | None = None, costs: float = 0.0) -> list[Contender]:
+    """Search over models with these scores and probes; ``costs``: of predictions with the second one."""
+    found = [
+        Contender(f"model {n}", SyntheticSearch(score, probe, budget), 1.0, costs * (n == 1))  # type: ignore[arg-type]
+        for n, (score, probe) in enumerate(models)
+    ]
+    over = SearchOverModels(found, Path(), Progress())
+    while (step := over._next()) is not None:
+        one, batch = step
+        one.search.train(batch)
+    return found
+
+
+def moved(points: float) -> Scores:
+    """Scores of a rising curve, higher by so many points."""
+    score = exact(RISING)
+    return lambda one: round(score(one) + points / 100, 4)
+
+
+def trained(one: Contender) -> int:
+    return len(one.search.seen.known)
+
+
+def test_a_model_with_a_far_worse_probe_gets_no_run() -> None:
+    good, bad = searched((moved(0), 0.74), (moved(-25), 0.50))
+    assert trained(good) > 8 and trained(bad) == 0
+    assert (
+        bad.stop is not None
+        and bad.stop.no_reference
+        and "linear probe scores 0.500, that of model 0 0.740" in bad.stop.why
+    )
+
+
+def test_the_better_model_wins_although_its_probe_is_a_little_worse() -> None:
+    first, second = searched((moved(0), 0.74), (moved(5), 0.72))
+    assert second.value is not None and first.value is not None and second.value > first.value + 0.03
+    assert trained(second) > trained(first)
+
+
+def test_a_model_that_falls_behind_at_the_same_k_is_left_out_before_its_reference() -> None:
+    """Full fine-tuning is the dearest run of all."""
+    _, second = searched((moved(0), 0.74), (moved(-8), 0.74))
+    ran = Counter(one.recipe.k for one in second.search.seen.known)
+    assert ran[0] and ran[2] and not ran[None] and second.stop is not None
+    assert "It scores 0.680 where model 0, with as many of its layers, should score" in second.stop.why
+
+
+def test_dear_predictions_count_against_a_model() -> None:
+    """Five points better, but six points dearer."""
+    first, second = searched((moved(0), 0.74), (moved(5), 0.74), costs=0.06)
+    assert first.value is not None and (second.value is None or first.value > second.value)
+
+
+def test_all_models_share_one_budget() -> None:
+    for budget in (60.0, 150.0):
+        found = searched((moved(0), 0.74), (moved(0.5), 0.74), (moved(1), 0.74), budget=budget)
+        longest = max(found[0].search.seen.run_seconds(one) for one in found[0].search.seen.space.recipes)
+        assert sum(one.search.seen.spent for one in found) <= budget + longest
+
+
+def test_one_model_alone_takes_the_steps_of_its_own_search() -> None:
+    (alone,) = searched((moved(0), None))
+    other = SyntheticSearch(moved(0), None)
+    for batch in policy(other.seen):
+        other.train(batch)
+    assert alone.search.seen.batches == other.seen.batches
+
+
+def test_a_search_over_two_models_is_one_answer_and_is_continued(
+    search_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    other = tiny_bert_folder(tmp_path / "other", layers=2, seed=1)
+    settings = {**search_settings, "model": [search_settings["model"], other], "price_inference": 1.0}
+    found = frostline.find(**settings)
+    answer, out = found.answer, search_settings["out"]
+    assert {one.model for one in answer.models} == {"other", search_settings["model"].name}
+    best, larger = answer.model(answer.recommended), max(answer.models, key=lambda one: one.layers)
+    assert (
+        best is not None
+        and best.below == 0.0
+        and larger.inference_operations > 1.3 * min(one.inference_operations for one in answer.models)
+    )
+    assert answer.sentence.startswith(f"Take {best.model}: ")
+    assert frostline.open(out).answer == answer and repr(answer.sentence.split(". ")[0])[1:-1] in repr(
+        frostline.open(out)
+    )
+    assert found.model_folder == out / "model" and len(found.predict(["a good film"]).labels) == 1
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert all(f'href="{name}/report.html"' in page for name in found.models) and answer.sentence[:30] in page
+    runs = sum(one.runs for one in answer.models)
+    assert len(found.table()) == runs and {*found.table()["model"]} <= {str(one) for one in settings["model"]}
+    before = found.table()
+    again = frostline.find(**settings)
+    assert again.answer == answer and again.table().equals(before)  # no run was trained again: its seconds are the same
+    with pytest.raises(frostline.FrostlineError, match="larger budget"):
+        found.more(seeds=3)
+
+
+def test_points_below_do_not_count_errors_on_the_same_rows() -> None:
+    """Two models with equal predictions differ by nothing, however few the rows are."""
+    first, second = searched((moved(0), 0.74), (moved(0), 0.74))
+    name = "full"
+    below, low, high = _below(second, name, first, name)
+    assert below is not None and low is not None and high is not None and abs(below) < 1.5
+    own = second.option(name)
+    assert own is not None and high - low < 2 * 1.96 * 2**0.5 * 100 * float(own.draws.std())
+    assert second.runs(name) and not isinstance(second.runs(name)[0], Alternative)
+
+
+@pytest.mark.parametrize(
+    ("models", "more", "said"),
+    [
+        (("{bert}", "{bert}"), (), "names {bert} twice"),
+        (("{bert}", "nowhere"), (), "nowhere"),
+        (("{bert}", "{copy}"), (), "are the same model"),
+        (("{bert}", "{other}"), ("--target", "0.9"), "--target is about one model"),
+        (("{bert}", "{other}"), ("--processes", "2"), "by one process"),
+        (("{bert}", "{other}"), ("--out", "{used}"), "holds the runs of one model"),
+        (("{bert}",), ("--price-inference", "1"), "is for several models"),
+    ],
+)
+def test_wrong_calls_with_several_models_are_one_sentence(
+    frostline: Any,
+    tiny_bert: Path,
+    tiny_table: Path,
+    tmp_path: Path,
+    models: tuple[str, ...],
+    more: tuple[str, ...],
+    said: str,
+) -> None:
+    places = {"bert": tiny_bert, "copy": tmp_path / "copy", "other": tmp_path / "other", "used": tmp_path / "used"}
+    shutil.copytree(tiny_bert, places["copy"])
+    tiny_bert_folder(places["other"], layers=2)
+    places["used"].mkdir()
+    (places["used"] / "sweep.toml").touch()
+    names = ",".join(models).format(**places)
+    words = [one.format(**places) for one in more]
+    result = frostline("find", "--model", names, "--train", tiny_table, "--out", tmp_path / "o", *words)
+    assert result.code == 2 and said.format(**places) in " ".join(result.err.split())
+    assert not [*tmp_path.glob("o/**/runs")]
+
+
+def test_other_commands_take_one_model(frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    two = f"{tiny_bert},{tiny_bert_folder(tmp_path / 'other', layers=2)}"
+    result = frostline("sweep", "--model", two, "--train", tiny_table, "--tune", "0,1", "--out", "o")
+    assert result.code == 2 and "`frostline find` takes several" in " ".join(result.err.split())
