@@ -245,6 +245,20 @@ def _replace_folder(aside: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def copy_folder(folder: Path, target: Path, *, inside: Path) -> None:
+    """Copy a folder, in place of ``target`` if that exists. Files are linked, so they need no more space, if the disk can."""
+
+    def linked(source: str, copy: str) -> str:
+        try:
+            os.link(source, copy)
+        except OSError:
+            shutil.copy2(source, copy)
+        return copy
+
+    with new_folder(target, inside=inside, replace=True) as aside:
+        shutil.copytree(folder, aside, dirs_exist_ok=True, copy_function=linked)
+
+
 def is_left_over(path: Path) -> bool:
     """Whether a path has the name of a temporary file or folder of this module."""
     return LEFT_OVER.fullmatch(path.name) is not None

@@ -12,8 +12,6 @@ probes, or, once it has runs, at the k with the same share of layers. A model th
 """
 
 import math
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,7 +21,7 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from frostline.data.files import new_folder, remove
+from frostline.data.files import copy_folder, remove
 from frostline.fast.switch import objects_frozen
 from frostline.model.anatomy import count_parameters
 from frostline.report.answer.models_answer import answer_over_models
@@ -33,7 +31,7 @@ from frostline.report.rebuild import finish
 from frostline.search.policy import NEGLIGIBLE, Batch, Stop, policy, price_of
 from frostline.search.search import INTERRUPTED, Search
 from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.answer import Answer, ModelAnswer
+from frostline.statistics.answer import Answer, Decision, ModelAnswer
 from frostline.statistics.decision import Option
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
@@ -181,13 +179,14 @@ class SearchOverModels:
         worth = {name: found.value for name, found in decisions.items()}
         named = [one for one in self.contenders if one.name in worth]
         best = max(named, key=lambda one: worth[one.name] - one.inference_cost, default=None)
-        chosen = decisions[best.name].choice if best else ""
+        chosen = decisions[best.name] if best else None
         models = [self._described(one, best, chosen, answers.get(one.name)) for one in self.contenders]
         answer = answer_over_models(models, answers, self.price_inference)
         for one in self.contenders:
             if one is best:
                 finish(one.search.plan, self.progress, alternatives=one.search.alternatives.models)
-                _copy_model(one.search.plan.store.out, self.out)
+                if (saved := one.search.plan.store.out / "model").is_dir():
+                    copy_folder(saved, self.out / "model", inside=self.out)
             else:
                 BestWeights(one.search.plan.store.out).remove()
         if best is None:
@@ -195,14 +194,16 @@ class SearchOverModels:
         write_models(self.out, answer, answers)
 
     def _described(
-        self, one: Contender, best: Contender | None, best_choice: str, answer: Answer | None
+        self, one: Contender, best: Contender | None, best_decision: Decision | None, answer: Answer | None
     ) -> ModelAnswer:
         plan, seen = one.search.plan, one.search.seen
         rows, decision = len(plan.experiment.splits["validation"]), answer.decision if answer else None
         report, choice = one.search.alternatives.probes, decision.choice if decision else None
         below: tuple[float | None, ...] = (None, None, None)
-        if best is not None and choice is not None:
-            below = (0.0, None, None) if one is best else _below(one, choice, best, best_choice)
+        if best is not None and best_decision is not None and choice is not None:
+            below = (0.0, None, None) if one is best else _below(one, choice, best, best_decision.choice)
+            if below[0] is None and decision is not None:
+                below = ((best_decision.expected - decision.expected) / POINT, None, None)
         operations = None if choice is None else seen.space.operations.get(Recipe(choice), 0.0)
         return ModelAnswer(
             model=one.name,
@@ -334,23 +335,6 @@ def _offer(search: Search) -> Batch | Stop:
     except StopIteration as end:
         stop: Stop = end.value
         return stop
-
-
-def _copy_model(own: Path, out: Path) -> None:
-    """Put the model that is saved in the folder of one model also into the folder of all, without more space on the disk."""
-    if not (own / "model").is_dir():
-        remove(out / "model", inside=out)
-        return
-
-    def linked(source: str, target: str) -> str:
-        try:
-            os.link(source, target)
-        except OSError:  # a disk without links
-            shutil.copy2(source, target)
-        return target
-
-    with new_folder(out / "model", inside=out, replace=True) as folder:
-        shutil.copytree(own / "model", folder, dirs_exist_ok=True, copy_function=linked)
 
 
 def _below(one: Contender, choice: str, best: Contender, best_choice: str) -> tuple[float | None, ...]:
