@@ -65,7 +65,7 @@ REFUSED = {
     }
 }
 # Packages of extras, without which a block of a page does not run.
-EXTRAS = {"fastapi", "onnxruntime"}
+EXTRAS = ("fastapi", "onnxruntime", "tensorboard")
 # The commands that talk to the hub, which is a stand-in, and how the test starts them.
 TO_HUB = {"frostline push": "from frostline.cli import main", "hf upload": "from huggingface_hub.cli.hf import main"}
 # Commands that are run elsewhere, and where.
@@ -211,11 +211,8 @@ def test_tour(
     missing: set[str] = set()
     for language, text in [*blocks, *BLOCK.findall(page)]:
         text = with_names(text, kind)
-        if absent := {
-            one
-            for one in EXTRAS
-            if f"{one}" in re.findall(r"^(?:from|import) (\w+)", text, re.M) and not find_spec(one)
-        }:
+        needed = [one for one in EXTRAS if re.search(rf"^(from|import) {one}|--(track|to) {one}", text, re.MULTILINE)]
+        if absent := {one for one in needed if find_spec(one) is None}:
             missing |= absent
             continue
         if language == "toml":

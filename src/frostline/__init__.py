@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from frostline.api.training_audit import AuditCallback, Moved, TrainingAudit, audit, audit_folders
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
+    from frostline.report.trackers import track
     from frostline.search.probing import Probed
     from frostline.statistics.answer import Answer
     from frostline.sweeps.execution.ray_tasks import Ray
@@ -58,6 +59,7 @@ __all__ = [
     "probe",
     "push",
     "sweep",
+    "track",
     "work",
 ]
 
@@ -91,6 +93,7 @@ _MODULES = {
     "probe": "api.probe",
     "push": "api.push",
     "sweep": "api.sweep",
+    "track": "report.trackers",
     "work": "api.work",
 }
 

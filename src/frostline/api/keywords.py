@@ -105,6 +105,7 @@ class Training(ModelAndData, total=False):
     price: float
     margin: float | None
     keep_adapter: bool
+    track: Strings | None
     calibrate: bool
     threshold: float | str | None
     refit: bool | None

@@ -1,4 +1,4 @@
-"""The commands on the folder of a sweep: `frostline work`, `status`, `merge` and `report`."""
+"""The commands on the folder of a sweep: `frostline work`, `status`, `merge`, `report` and `track`."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.wording import duration, unchecked
 from frostline.report.plain_text import table_lines, wrapped
 from frostline.sweeps.results.leases import SILENT_AFTER, Leases
+from frostline.sweeps.settings import TRACKERS
 
 if TYPE_CHECKING:  # it imports numpy, which --help does not need
     from frostline.sweeps.results.folder import Folder
@@ -145,6 +146,23 @@ def report(folder: FolderArgument) -> None:
 
     path = write_report(folder)
     print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), path, sep="\n")
+
+
+@app.command(cls=PanelCommand, short_help="Write the runs of a sweep into MLflow, TensorBoard or W&B.")
+def track(
+    folder: FolderArgument,
+    to: Annotated[str, typer.Option(metavar="LIST", help=f"Trackers, such as {','.join(TRACKERS)}.")],
+) -> None:
+    """Write every finished run of a sweep into trackers, with settings, scores and cost; then the answer.
+
+    What is there already is not written again. `--track` of `find`, `sweep` and `compare` does the same in the end.
+
+    Example: frostline track reviews --to tensorboard
+    """
+    from frostline.report.trackers import track as write
+
+    for name, count in write(folder, to).items():
+        print(f"{name}: {count} {'run' if count == 1 else 'runs'} written")
 
 
 def _print_damage(folder: Path) -> None:

@@ -22,7 +22,7 @@ from frostline.sweeps.execution.stopping import STOP
 from frostline.sweeps.slurm import TERMINATED
 
 COMMANDS = (
-    *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report"),
+    *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report", "track"),
     *("predict", "evaluate", "push", "bundle", "probe", "check", "audit", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, locked, read_record, with_nulls, write_json
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
@@ -62,6 +63,14 @@ def finish(
             write_json(out / "answer.json", with_nulls(answer.to_json()), inside=out)
         progress.begin("writing the report")
         write_page(folder, answer)
+    if plan.spec.track and not interrupted:
+        from frostline.report.trackers import track
+
+        progress.begin("writing into trackers")
+        try:
+            track(out, plan.spec.track)
+        except FrostlineError as error:  # everything else is done
+            progress.note(str(error))
     return answer
 
 

@@ -1,6 +1,7 @@
 """What settings, folders and data show to be wrong. Needs neither torch nor the model, so that a mistake is answered at once."""
 
 import hashlib
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
+from frostline.data.wording import did_you_mean
 from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
 from frostline.statistics.recipe import Recipe
@@ -20,7 +22,7 @@ from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Written, read_sweep
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
-from frostline.sweeps.settings import Settings, require_reference
+from frostline.sweeps.settings import TRACKERS, Settings, require_reference
 
 
 def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:
@@ -103,7 +105,8 @@ def existing(store: Store) -> Written | None:
 
 
 def require_suitable_options(spec: Settings, data: Data) -> None:
-    """Refuse options and training-set sizes that the data do not allow."""
+    """Refuse options and training-set sizes that the data do not allow, and trackers that are not installed."""
+    require_trackers(spec.track or ())
     words, classes = data.task.task_type == TOKENS, bool(data.task.labels)
     for given, why in (
         (spec.label_all_tokens and not words, "--label-all-tokens is for tags of words"),
@@ -126,6 +129,23 @@ def require_suitable_options(spec: Settings, data: Data) -> None:
             raise FrostlineError(
                 f"train_size = {size} is too small for one example of each of the {least} classes: give at least "
                 f"--train-size {least}."
+            )
+
+
+def require_trackers(names: Sequence[str]) -> None:
+    """Refuse trackers without their package.
+
+    Raises:
+        FrostlineError: There is no such tracker, or its package is missing.
+    """
+    for name in names:
+        if name not in TRACKERS:
+            raise FrostlineError(
+                f"There is no tracker {name!r}{did_you_mean(name, TRACKERS)}: give {', '.join(TRACKERS)}."
+            )
+        if importlib.util.find_spec(name) is None:
+            raise FrostlineError(
+                f"The tracker {name} needs its package: run `pip install 'frostline[{name}]'`, or leave {name} out."
             )
 
 

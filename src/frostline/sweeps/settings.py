@@ -132,10 +132,18 @@ class ResourceSettings(Strict):
     )
 
 
+TRACKERS = ("mlflow", "tensorboard", "wandb")
+
+
 class OutputSettings(Strict):
     """The answer and the files."""
 
     out: str = Field(description="folder for results, answer, report and model")
+    track: Strings | None = Field(
+        None,
+        description=f"trackers that also get the runs and the answer in the end: {', '.join(TRACKERS)}",
+        json_schema_extra=of_help("none"),
+    )
     target: float | None = Field(
         None,
         gt=0,
