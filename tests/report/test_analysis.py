@@ -67,7 +67,7 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
         "probe": [replace(run, learning_rate=None) for run in runs_of("probe", 0.0, (0.0,))],
     }
     for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
-        found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one))
+        found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one), {})
         assert [runs[0].learning_rate for runs in found.values()] == expected
 
 

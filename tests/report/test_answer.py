@@ -13,7 +13,7 @@ from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import PROBE
-from synthetic_answer import LAYERS, ROWS, VALIDATION, answer_of, cells, clear, make_runs, point
+from synthetic_answer import LAYERS, ROWS, VALIDATION, answer_of, cells, clear, make_runs
 
 
 def test_a_clear_winner() -> None:
@@ -141,12 +141,6 @@ def test_a_diverged_run_counts_as_the_baseline_for_its_learning_rate() -> None:
         quality, rates=(1e-3, 1e-2), outcome=lambda k, s, rate: "diverged" if s < 2 and rate == 1e-2 else "ok"
     )
     assert {cell.learning_rate for cell in answer_of(made).sizes[0].cells} == {1e-3}
-
-
-def test_shares_of_score_and_gain_differ() -> None:
-    size = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.93, 2: 0.985, "full": 0.99}[k])).sizes[0]
-    assert point(size, 0.9, corrected=False).estimate == "last 1"
-    assert point(size, 0.9, corrected=True).estimate == "last 2"
 
 
 def test_the_baseline_of_a_regression_scores_zero() -> None:

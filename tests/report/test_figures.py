@@ -180,7 +180,7 @@ def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) ->
     choices += [known(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
     drawn = marks(curve_of(*choices))
     assert all(after.x - before.x > 0.99 for before, after in pairwise(drawn))
-    assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
+    assert [mark.choice.cost_of_full for mark in drawn] == sorted(mark.choice.cost_of_full for mark in drawn)
     in_proportion = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
     assert [mark.x for mark in in_proportion] == pytest.approx([0, 1, 2, 4])
 
@@ -237,7 +237,7 @@ def test_a_real_answer_and_one_without_a_decision(answer: Answer) -> None:
     drawn = {mark.name: mark for mark in marks(curve)}
     assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve.decision.choice]
     for one in curve.choices[:-1]:
-        full, mark = drawn["full"].score, drawn[one.choice]
+        full, mark = drawn["full"].choice.expected, drawn[one.choice]
         assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
-        assert mark.low < mark.score < mark.high
+        assert mark.low < mark.choice.expected < mark.high
     assert quality_against_cost(replace(curve, decision=None, choices=[]), metric="accuracy") is None

@@ -1,7 +1,6 @@
 """The settings of an analysis, and the goal that a k must reach. Reports list every setting that changes a result."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +70,6 @@ class AnalysisSettings:
         margin: The distance below full fine-tuning that counts as equally good, in units of the metric.
         by_margin: Whether the recommended k must be within the margin instead of reaching the target.
         one_learning_rate: Whether the best learning rate of full fine-tuning represents every k, instead of its own best.
-        longest: The most epochs that a search may train; None: those of the runs.
-        learning_rates: Learning rates that a search selected, by k. They take precedence.
         failed_below: Exclude runs that score 0 or at most this share of the best run of their cell. None: the criteria of
             ``cells.py``.
         leave_out: Tasks to exclude from the operating points over several tasks.
@@ -86,8 +83,6 @@ class AnalysisSettings:
     margin: float = 0.01
     by_margin: bool = False
     one_learning_rate: bool = False
-    longest: float | None = None
-    learning_rates: Mapping[str, float] = field(default_factory=dict)
     failed_below: float | None = None
     leave_out: tuple[str, ...] = ()
     by_mean: bool = False

@@ -191,19 +191,22 @@ def failures_by_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> l
 
 
 def runs_at_best_learning_rate(
-    cells: Mapping[str, Sequence[RunResult]], chance: float | None, settings: AnalysisSettings
+    cells: Mapping[str, Sequence[RunResult]],
+    chance: float | None,
+    settings: AnalysisSettings,
+    selected: Mapping[str, float],
 ) -> dict[str, list[RunResult]]:
     """The runs of each k at the learning rate that represents it.
 
     By default that is the k's own best learning rate on validation. With ``one_learning_rate`` it is the best one of the largest
     k, if the k has runs with it. For a way that trains at a multiple of these learning rates, it is the same multiple of the best
-    one. A learning rate that a search selected takes precedence over both.
+    one. A learning rate that a search ``selected`` takes precedence over both.
     """
     best = {k: best_learning_rate(runs, chance, settings) for k, runs in cells.items()}
     largest = next((k for k in reversed(list(cells)) if Recipe(k).is_k), None)
     if settings.one_learning_rate and largest is not None:
         best |= {k: rate for k, runs in cells.items() if (rate := _alike(k, runs, cells[largest], best[largest]))}
-    best |= {k: rate for k, rate in settings.learning_rates.items() if _has(cells.get(k, ()), rate)}
+    best |= {k: rate for k, rate in selected.items() if _has(cells.get(k, ()), rate)}
     return {k: [run for run in runs if run.learning_rate == best[k]] for k, runs in cells.items()}
 
 

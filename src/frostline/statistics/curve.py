@@ -28,6 +28,7 @@ from frostline.statistics.decision import JointEstimate, Lengths, Rule, decide
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio, holm
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult
 
 DECIDED, UNDECIDED, UNDEFINED = "decided", "undecided", "undefined"  # verdicts
@@ -92,7 +93,7 @@ BEST_OF_EACH_K, BEST_OF_FULL = "best_of_each_k", "best_of_full"  # which learnin
 
 
 def compare(
-    runs: Sequence[RunResult], evidence: Evidence, settings: AnalysisSettings, alternatives: Sequence[str] = ()
+    runs: Sequence[RunResult], evidence: Evidence, settings: AnalysisSettings, search: SearchOutcome = NO_SEARCH
 ) -> SizeAnswer:
     """Compare each k with full fine-tuning.
 
@@ -100,11 +101,11 @@ def compare(
         runs: Rows of the results table, finished or not, of one model, task and train size.
         evidence: Their scores and what is known about the uncertainty.
         settings: The settings of the analysis.
-        alternatives: The models without tuned layers that compete with every k; the evidence knows their predictions by name.
+        search: The outcome of the search that trained the runs. The evidence knows the predictions of its alternatives by name.
     """
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
-    cells = _cells(every, evidence.chance, settings)
+    cells = _cells(every, evidence.chance, settings, search.learning_rates)
     with_k = [k for k in cells if Recipe(k).is_k]
     reference = next((k for k in reversed(with_k) if any(run.outcome in ANSWERS for run in cells[k].good)), None)
     full = cells[reference].good if reference else ()
@@ -120,8 +121,8 @@ def compare(
     points = _points(steps, of_reference, settings)
     deciding = next(point for point in points if settings.decides(point))
     ways = [cell for cell in described if Recipe(cell.recipe).is_way]
-    others = [name for name in alternatives if name not in cells]
-    lengths = Lengths.of(runs, settings.longest)
+    others = [name for name in search.alternatives if name not in cells]
+    lengths = Lengths.of(runs, search.longest)
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others, lengths)
     comparable = {one.choice: one.comparable for one in choices}
     for cell in described:
@@ -147,11 +148,14 @@ def compare(
 
 
 def _cells(
-    every: Mapping[str, Sequence[RunResult]], chance: float | None, settings: AnalysisSettings
+    every: Mapping[str, Sequence[RunResult]],
+    chance: float | None,
+    settings: AnalysisSettings,
+    selected: Mapping[str, float],
 ) -> dict[str, CellRuns]:
     """The runs of each k at the learning rate that represents it."""
     cells = {}
-    for k, shown in runs_at_best_learning_rate(every, chance, settings).items():
+    for k, shown in runs_at_best_learning_rate(every, chance, settings, selected).items():
         ended = done(shown)
         rates = sorted({run.learning_rate for run in every[k]}, key=lambda rate: rate or 0.0)
         at_other_rates = [

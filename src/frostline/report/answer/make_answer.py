@@ -79,8 +79,8 @@ def answer_one(
 ) -> SizeAnswer:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     corrected = settings.corrected and evidence.chance is not None
-    settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates, longest=search.longest)
-    answer = compare(runs, evidence, settings, search.alternatives)
+    settings = replace(settings, corrected=corrected)
+    answer = compare(runs, evidence, settings, search)
     if reference := _missing_reference(runs, search):
         best = answer.decision.choice if answer.decision else None
         mean = evidence.summary(_runs_of(answer, best)).mean if best else None  # of all rows: it stands alone

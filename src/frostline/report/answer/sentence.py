@@ -153,7 +153,7 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     if not (search.instead or len(cells) < 2 or any(one.tune_embeddings for one in cells.values())):
         text += " Full fine-tuning was not run here." if of_table else _add_full(cells, search)
     text += _times_not_comparable(cells, full)
-    if has_not_fitted(full, comparison.settings.longest):
+    if has_not_fitted(full, search.longest):
         text += (
             f" {capitalized(tuning(full.recipe))} scores {score(full.train_last.mean)} on examples that it was trained on and "
             f"{score(full.validation_last.mean)} on validation. It has not fitted its examples yet, so longer training may help."

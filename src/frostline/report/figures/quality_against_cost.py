@@ -33,23 +33,22 @@ class Mark:
     """A choice as it is drawn.
 
     Attributes:
-        name: ``last 2``, ``all``, ``probe``.
+        choice: What it is a mark of.
         x: The position.
-        cost: The number of layers that it tunes, as a share of those of the reference.
-        measured: The mean of its measured scores, without the effects of the folds that they are of.
-        score: Its expected score, given the scores of all choices.
         low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
         kind: ``chosen``, ``dominated`` or ``other``.
     """
 
-    name: str
+    choice: Choice
     x: float
-    cost: float
-    measured: float
-    score: float
     low: float | None
     high: float | None
     kind: str
+
+    @property
+    def name(self) -> str:
+        """``last 2``, ``full``, ``probe``."""
+        return self.choice.choice
 
 
 def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
@@ -68,7 +67,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve.decision.reference)
     whole, word = names.whole(curve), names.mark_of_choice(curve.decision)
-    expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
+    expected = f"{_named(reference.name)}, expected {formatting.score(reference.choice.expected)}"
     differ = any(choice.comparable != choice.score for choice in curve.choices)
     handles = _legend(drawn, word, expected, f"measured mean{', without the effects of folds' if differ else ''}")
     columns = 1 if differ or Recipe(reference.name).epochs else 2
@@ -79,14 +78,14 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
         figure, axes = figure_of(WIDTH, round(height))
         low, high = limits(drawn)
         axes.set_ylim(low, high)
-        axes.axhline(reference.score, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
+        axes.axhline(reference.choice.expected, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
         for mark in drawn:
             _draw(axes, mark, low, high)
         _draw_costs(axes, drawn, labels, whole, upright=upright)
         half = min(0.45, SHADE / _unit(drawn))
         for mark in (mark for mark in drawn if mark.kind == "chosen"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
-            if mark.score >= low:
+            if mark.choice.expected >= low:
                 place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
                 axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
@@ -101,10 +100,7 @@ def marks(curve: SizeAnswer, lowest: float = -math.inf) -> list[Mark]:
     assert decision is not None
     full = next(choice.expected for choice in choices if choice.choice == decision.reference)
     return [
-        Mark(
-            *(choice.choice, x, choice.cost_of_full, choice.comparable, choice.expected),
-            *(*_interval(choice, full, lowest), _kind(choice, decision)),
-        )
+        Mark(choice, x, *_interval(choice, full, lowest), _kind(choice, decision))
         for choice, x in zip(choices, _places(choices), strict=True)
     ]
 
@@ -143,16 +139,21 @@ def _kind(choice: Choice, decision: Decision) -> str:
 
 def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
     """Limits of the score. A free choice far below all others does not count, so that differences remain visible."""
-    counted = [mark for mark in drawn if mark.cost > 0 or mark.kind == "chosen"] or list(drawn)
+    counted = [mark for mark in drawn if mark.choice.cost_of_full > 0 or mark.kind == "chosen"] or list(drawn)
     low, high = _ends(counted)
     spread = max(high - low, 0.05)
-    low, high = _ends([mark for mark in drawn if mark in counted or mark.score > low - FAR * spread])
+    low, high = _ends([mark for mark in drawn if mark in counted or mark.choice.expected > low - FAR * spread])
     spread = max(high - low, 0.02)
     return low - 0.08 * spread, high + 0.16 * spread  # room for the word above the chosen one
 
 
 def _ends(drawn: Sequence[Mark]) -> tuple[float, float]:
-    ends = [end for mark in drawn for end in (mark.measured, mark.score, mark.low, mark.high) if end is not None]
+    ends = [
+        end
+        for mark in drawn
+        for end in (mark.choice.comparable, mark.choice.expected, mark.low, mark.high)
+        if end is not None
+    ]
     return min(ends), max(ends)
 
 
@@ -163,23 +164,23 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
     if mark.low is not None and mark.high is not None:
         ends = [max(low, mark.low), max(low, mark.high)]
         axes.plot([mark.x, mark.x], ends, color=colour, linewidth=7, alpha=0.3, solid_capstyle="butt")
-    if mark.score < low:
+    if mark.choice.expected < low:
         axes.plot(mark.x, low, "v", color=colour, markersize=6, clip_on=False, zorder=3)
-        text = f"{formatting.score(mark.score)}, below"
+        text = f"{formatting.score(mark.choice.expected)}, below"
         axes.annotate(text, (mark.x, low), (0, 8), textcoords="offset points", ha="center", fontsize=10, rotation=90)
         return
-    axes.plot(mark.x, mark.score, "o", color=colour, markersize=10 if chosen else 5.5, zorder=3)
-    axes.plot(mark.x, mark.measured, **MEASURED, color=colour, zorder=4)
+    axes.plot(mark.x, mark.choice.expected, "o", color=colour, markersize=10 if chosen else 5.5, zorder=3)
+    axes.plot(mark.x, mark.choice.comparable, **MEASURED, color=colour, zorder=4)
 
 
 def _labels(drawn: Sequence[Mark]) -> tuple[list[str], bool]:
     """The name and the cost of each choice; and whether they stand upright, because they are too many side by side."""
-    labels, pixels = [f"{names.depth(mark.name)}\n{_cost(mark.cost)}" for mark in drawn], _unit(drawn)
+    labels, pixels = [f"{names.depth(mark.name)}\n{_cost(mark.choice.cost_of_full)}" for mark in drawn], _unit(drawn)
     widths = [max(map(len, label.split("\n"))) for label in labels]
     needed = [LETTER * (one + two) / 2 + 1 for one, two in pairwise(widths)]
     if all(need < pixels * (after.x - before.x) for need, (before, after) in zip(needed, pairwise(drawn), strict=True)):
         return labels, False
-    return [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn], True
+    return [f"{_named(mark.name)}, {_cost(mark.choice.cost_of_full)}" for mark in drawn], True
 
 
 def _draw_costs(axes: Axes, drawn: Sequence[Mark], labels: Sequence[str], whole: str, *, upright: bool) -> None:
@@ -235,10 +236,9 @@ def _alt_text(drawn: Sequence[Mark], metric: str, whole: str, word: str) -> str:
     for mark in drawn:
         interval = "" if mark.low is None else f" ({formatting.score_interval(mark.low, mark.high)})"
         kind = {"other": "", "chosen": f", {word}"}.get(mark.kind, f", {mark.kind}")
-        measured = f", measured {formatting.score(mark.measured)}"
-        parts.append(
-            f"{_named(mark.name)} {formatting.score(mark.score)}{interval}{measured}, at {_cost(mark.cost)}{kind}"
-        )
+        expected, measured = map(formatting.score, (mark.choice.expected, mark.choice.comparable))
+        scores = f"{expected}{interval}, measured {measured}"
+        parts.append(f"{_named(mark.name)} {scores}, at {_cost(mark.choice.cost_of_full)}{kind}")
     return (
         f"Expected {names.metric(metric)} of every choice (95 % interval) at its share of {whole}: {'; '.join(parts)}."
     )
