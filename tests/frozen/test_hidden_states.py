@@ -122,29 +122,6 @@ def test_it_has_rows_only_if_all_of_them_are_cached(cache: Cache) -> None:
     assert states.has(np.arange(10)) and not states.has(np.array([3, 15])) and not states.has(np.array([15]))
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("shards", ["one", "many"])
-def test_hidden_states_do_not_depend_on_the_other_rows_of_the_batch(
-    tmp_path: Path, bert: tuple[Any, Anatomy], request: pytest.FixtureRequest, shards: str, packed: bool
-) -> None:
-    if shards == "many":
-        request.getfixturevalue("small_shards")
-    tokens = ragged_tokens(40)
-    options: dict[str, Any] = {"packed": packed, "batch_tokens": 200 if shards == "many" else 512}
-    whole = state_bytes(Cache(tmp_path / "whole", *bert).load(tokens, range(40), **options), range(40))
-    assert len({tuple(states) for states in whole}) == 40
-    generator = np.random.default_rng(1)
-    for n, size in enumerate([1, 2, 17]):
-        rows = generator.permutation(40)[:size]
-        some = Cache(tmp_path / f"some {n}", *bert).load(tokens, rows, **options)
-        assert state_bytes(some, rows) == [whole[row] for row in rows]
-    growing = Cache(tmp_path / "growing", *bert)
-    for rows in (range(30, 35), range(10), range(40)):
-        states = growing.load(tokens, rows, **options)
-        assert state_bytes(states, rows) == [whole[row] for row in rows]
-    assert growing.computed == 40 - 15
-
-
 def test_only_what_is_missing_is_computed(cache: Cache) -> None:
     def times() -> dict[Path, tuple[int, int]]:
         return {shard: (shard.stat().st_mtime_ns, shard.stat().st_ino) for shard in cache.shards}

@@ -26,7 +26,6 @@ from frostline.data.files import (
     unseal_toml,
     write_sealed,
 )
-from frostline.report.rebuild import write_report
 from frostline.studies.protocol import load_protocol
 from frostline.studies.sweeps import study_sweeps
 from frostline.sweeps.results.folder import CHECKSUM, Folder, _checksum
@@ -89,20 +88,6 @@ def test_nothing_is_written_or_moved_through_a_link(here: Path, tmp_path: Path) 
         with pytest.raises(FrostlineError, match="runs is a link"):
             write()
     assert not list(outside.iterdir())
-
-
-@pytest.mark.parametrize("name", ["tables", "report.html", "figures/validation_curve.svg"])
-def test_a_report_is_not_written_through_a_link(here: Path, tmp_path: Path, name: str) -> None:
-    outside, link = tmp_path / "outside", here / name
-    outside.mkdir()
-    (outside / "mine").write_text("mine")
-    for target in ("gone", "mine" if "." in name else "."):
-        link.parent.mkdir(exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(outside / target)
-        with pytest.raises(FrostlineError, match=rf"{re.escape(Path(name).name)} is a link"):
-            write_report(here)
-    assert contents(outside) == {"mine": b"mine"} and link.is_symlink()
 
 
 @pytest.mark.parametrize(

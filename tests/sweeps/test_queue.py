@@ -131,19 +131,6 @@ def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> Non
     assert list(one) == [] and seen == RUNS[2:] and not list((tmp_path / "leases").iterdir())
 
 
-def test_two_take_the_runs_of_different_groups(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    queues = [Queue([[run] for run in RUNS], lambda run: run.seed % 2, lambda stack: 1.0) for _ in range(2)]
-    one, other = (shared_out(queue, store, Leases(tmp_path), wait=True) for queue in queues)
-    assert next(one) == RUNS[:1] and next(other) == RUNS[1:2]
-    finish(store, RUNS[:2])
-    assert next(other) == RUNS[3:]  # of its own group
-    finish(store, RUNS[3:])
-    assert next(other) == RUNS[2:3]  # it helps
-    finish(store, RUNS[2:3])
-    assert list(one) == list(other) == []
-
-
 def test_what_is_not_finished_is_given_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
     one = shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True)

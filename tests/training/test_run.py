@@ -8,7 +8,7 @@ import torch
 from frostline.training.result import RunRecord
 from frostline.training.run import Run
 from frostline.training.train import run
-from training.runs import context_of, outcome, spec_of, with_states
+from training.runs import outcome, spec_of
 
 
 def test_a_run_depends_on_its_specification_only(experiment):
@@ -37,13 +37,6 @@ def test_after_a_run_the_model_has_the_weights_of_the_best_epoch(experiment):
     with torch.no_grad():
         logits = experiment.pretrained.model.eval()(**experiment.tokens.batch(rows)).logits.numpy()
     assert np.abs(logits - result.logits["validation_best"]).max() < 1e-4
-
-
-def test_regression(tiny_bert, tmp_path):
-    experiment = with_states(context_of(tiny_bert, regression=True), tmp_path)
-    result = run(spec_of(1), experiment)
-    assert {s.metric for s in result.record.scores} == {"pearson", "spearmanr", "r2", "loss"}
-    assert result.logits["validation_best"].shape == (24, 1)
 
 
 def test_the_facts_can_be_written_as_json(experiment):

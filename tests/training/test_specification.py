@@ -1,13 +1,11 @@
 """The specification of a run: its digest, its stack key, and its printed name."""
 
-import hashlib
-import json
 from typing import Any
 
 import pytest
 
 from frostline.model.ways import Way, way_named
-from frostline.training.run import NEWER, Run
+from frostline.training.run import Run
 from frostline.training.settings import TrainingSettings
 
 RUN: dict[str, Any] = {
@@ -89,18 +87,3 @@ def test_all_runs_of_a_stack_have_the_same_fold() -> None:
 def test_a_boolean_is_refused_for_a_number(value: Any) -> None:
     with pytest.raises(ValueError, match="give a number or a word, not true or false"):
         TrainingSettings(num_train_epochs=value)
-
-
-def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
-    for name, value in {**OTHER, "class_weights": {"b": 2, "a": 0.1}, "metric": "é"}.items():
-        run = Run(**{**RUN, name: value})
-        values = run.model_dump(mode="json")
-        for newer in NEWER:
-            if getattr(run, newer) == Run.model_fields[newer].default:
-                del values[newer]
-        values["tune"] = (
-            "all" if values["recipe"] == "full" else 2
-        )  # as it was printed when digests were first computed
-        del values["recipe"], values["way"]
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-        assert run.digest == hashlib.sha256(text.encode()).hexdigest()[:20]
