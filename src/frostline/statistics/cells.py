@@ -291,9 +291,7 @@ class CellRuns:
     at_other_rates: Sequence[RunResult] = ()
 
 
-def summarize_cell(
-    cell: CellRuns, evidence: Evidence, pair: Pair | None, learned: bool | None, pairing_gain: float | None
-) -> Cell:
+def summarize_cell(cell: CellRuns, evidence: Evidence, pair: Pair | None, learned: bool | None) -> Cell:
     """The summary of a cell and its comparison with full fine-tuning.
 
     Args:
@@ -301,7 +299,6 @@ def summarize_cell(
         evidence: Their scores.
         pair: Its mean and that of full fine-tuning; None if one of them has no runs.
         learned: Whether full fine-tuning is significantly above the baseline; None: not tested.
-        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`.
     """
     runs, ended, good = cell.runs, cell.ended, cell.good
     in_means, chance = {id(run) for run in good}, evidence.chance
@@ -338,7 +335,7 @@ def summarize_cell(
         share=ratio(pair) if pair else None,
         share_corrected=ratio(pair, chance, learned) if pair and chance is not None else None,
         difference=_difference(pair) if pair else None,
-        pairing_gain=pairing_gain,
+        pairing_gain=pair.pairing_gain if pair else None,
         trainable_parameters=ended[0].trainable_parameters if ended else None,
         seconds=_mean_of([run.train_seconds for run in timed]),
         concurrent_runs=concurrent,

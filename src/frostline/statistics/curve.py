@@ -111,10 +111,7 @@ def compare(
     full = cells[reference].good if reference else ()
     pairs = {k: evidence.pair(cell.good, full) if reference else None for k, cell in cells.items()}
     learned = evidence.learned(full, len(done(every[reference]))) if reference else None
-    gains = {
-        k: evidence.pairing(cell.good, full) if k != reference and reference else None for k, cell in cells.items()
-    }
-    described = [summarize_cell(cell, evidence, pairs[k], learned, gains[k]) for k, cell in cells.items()]
+    described = [summarize_cell(cell, evidence, pairs[k], learned) for k, cell in cells.items()]
     of_reference = next((cell for cell in described if cell.recipe == reference), None)
     _relate(described, of_reference)
     steps = [cell for cell in described if cell.recipe in with_k]

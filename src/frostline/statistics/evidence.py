@@ -13,7 +13,6 @@ from frostline.statistics.inference import (
     is_above,
     mean_interval,
     pair,
-    pairing_gain,
     summarize,
     unpaired,
 )
@@ -50,9 +49,6 @@ class Evidence(Protocol):
 
         The mean over seeds is tested. If predictions are known, the best of ``among`` single runs is tested too.
         """
-
-    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
-        """See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired."""
 
     def summary(self, runs: Sequence[Scored]) -> Summary:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
@@ -117,9 +113,9 @@ class Scores:
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         if not cell or not full:
             return None
-        both = self._both(cell, full)
-        if len(both):
-            return pair(both)
+        both = same_seeds(cell, full) if self.paired else []
+        if len(both) > 1 and len(both) >= IN_COMMON * max(len(cell), len(full)):
+            return pair(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]))
         ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
         return unpaired(ours, theirs)
 
@@ -128,9 +124,6 @@ class Scores:
             return None
         both = self.pair(runs, runs)
         return both is not None and is_above(both, self.chance)
-
-    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
-        return pairing_gain(self._both(cell, full))
 
     def summary(self, runs: Sequence[Scored]) -> Summary:
         scores = np.array([_score(run) for run in runs])
@@ -144,13 +137,6 @@ class Scores:
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
         return self.rows
-
-    def _both(self, cell: Sequence[Scored], full: Sequence[Scored]) -> NDArray[np.float64]:
-        """The scores of runs with the same seed, ``[seeds, 2]``; empty if nothing is paired."""
-        both = same_seeds(cell, full) if self.paired else []
-        if len(both) < 2 or len(both) < IN_COMMON * max(len(cell), len(full)):
-            both = []
-        return np.array([[_score(ours), _score(theirs)] for ours, theirs in both]).reshape(-1, 2)
 
 
 def _score(run: Scored) -> float:

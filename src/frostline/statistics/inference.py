@@ -164,6 +164,7 @@ class Pair:
         runs: The smaller of both numbers of runs.
         quantile: The quantile of Student's t at the ends of an interval.
         covered: The share of the validation rows on which these runs are scored.
+        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired.
     """
 
     means: Array
@@ -171,6 +172,7 @@ class Pair:
     runs: int
     quantile: float = QUANTILE
     covered: float = 1.0
+    pairing_gain: float | None = None
 
     def variance(self, weights: Array, source: str) -> float:
         """The variance of ``weights @ means`` that one source causes."""
@@ -220,7 +222,8 @@ def pair(scores: Array, left_out: Array | None = None, max_row_effect: float = 0
     """
     runs = len(scores)
     seeds = Error("seeds", np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
-    return Pair(scores.mean(0), (seeds, *row_errors(left_out, max_row_effect)), runs, quantile)
+    errors = (seeds, *row_errors(left_out, max_row_effect))
+    return Pair(scores.mean(0), errors, runs, quantile, pairing_gain=pairing_gain(scores))
 
 
 def unpaired(

@@ -30,7 +30,6 @@ from frostline.statistics.inference import (
     mean_interval,
     number_of_analyses,
     pair,
-    pairing_gain,
     row_groups,
     score_interval,
     shared_row_covariance,
@@ -170,9 +169,10 @@ class RunPredictions:
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         if not cell or not full:
             return None
-        both = self._both(cell, full)  # [seeds, 2, 1 + groups]
-        if len(both):
-            rows = self.rows_of(ours.run for ours, _ in same_seeds(cell, full))
+        shared = same_seeds(cell, full)
+        if shared:
+            both = np.array([[self[ours.run], self[theirs.run]] for ours, theirs in shared])  # [seeds, 2, 1 + groups]
+            rows = self.rows_of(ours.run for ours, _ in shared)
             found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._max_row_effect(rows), self.quantile)
         else:
             rows = min(self.rows_of(run.run for run in runs) for runs in (cell, full))
@@ -190,9 +190,6 @@ class RunPredictions:
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
         return any(self.alone(run.run, quantile)["low"] > self._baseline([run]) for run in runs)
-
-    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
-        return pairing_gain(self._both(cell, full)[:, :, 0])
 
     def summary(self, runs: Sequence[Scored]) -> Summary:
         scores = np.array([self[run.run] for run in runs]).reshape(len(runs), 1 + len(self.groups))
@@ -274,11 +271,6 @@ class RunPredictions:
     def _max_row_effect(self, rows: int) -> float:
         """How far one row can move a score on this number of rows."""
         return (1 - METRICS[self.metric].lowest) / max(rows, 1)
-
-    def _both(self, cell: Sequence[Scored], full: Sequence[Scored]) -> NDArray[np.float64]:
-        """The scores of runs with the same seed, ``[seeds, 2, 1 + groups]``."""
-        both = [[self[ours.run], self[theirs.run]] for ours, theirs in same_seeds(cell, full)]
-        return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
 
 
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
