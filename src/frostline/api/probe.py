@@ -9,12 +9,12 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.api.keywords import ModelAndData, require_known, split_off_tables, takes
 from frostline.data.files import make_folder, new_folder
-from frostline.data.load import load_data
+from frostline.data.load import Data, load_data
 from frostline.data.wording import comma_separated, listed
 from frostline.model.model_files import local_folder, model_folder
 from frostline.statistics.metrics import check_metric
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.settings import make_settings
+from frostline.sweeps.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     from frostline.search.probing import Probed
@@ -68,14 +68,8 @@ def probe(
     ]
     metrics = [check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels) for one in data]
     model_folder(spec.model, spec.revision, ["config.json"])
-    from frostline.model.device import this_machine  # a mistake is answered before these import torch
-    from frostline.report.probe_report import write_probes
-    from frostline.search.probing import probe_layers
-    from frostline.sweeps.execution.execute import load_hidden_states
-    from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
-    from frostline.training.estimators import fit_words
+    from frostline.report.probe_report import write_probes  # a mistake is answered before these import torch
     from frostline.training.linear_models import FITS
-    from frostline.training.probes import features_after, probe_forward_pass
 
     if kind not in FITS:
         raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
@@ -83,6 +77,26 @@ def probe(
         raise FrostlineError(
             f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
         )
+    found = _fitted(spec, data, metrics, kind, folder, progress)
+    if folder is not None:
+        for probed, target in zip(found, probe_folders(folder, found), strict=True):
+            with new_folder(target, inside=folder, replace=True) as aside:
+                probed.save(aside, embed=spec.embed)
+        write_probes(folder, [one.report for one in found])
+    return found
+
+
+def _fitted(
+    spec: Settings, data: Sequence[Data], metrics: Sequence[str], kind: str, folder: Path | None, progress: Progress
+) -> "list[Probed]":
+    """The probes of each label column, from one forward pass. Their ``folder`` is made when nothing can be refused any more."""
+    from frostline.model.device import this_machine
+    from frostline.search.probing import probe_layers
+    from frostline.sweeps.execution.execute import load_hidden_states
+    from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
+    from frostline.training.estimators import fit_words
+    from frostline.training.probes import features_after, probe_forward_pass
+
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     pretrained = load_model(spec, data[0].task, machine)
@@ -102,11 +116,6 @@ def probe(
         rows = experiment.splits["train"], experiment.splits["validation"]
         words = fit_words(experiment, rows[0])
         found.append(probe_layers(experiment, one, *rows, max_length=max_length, words=words, kind=kind))
-    if folder is not None:
-        for probed, target in zip(found, probe_folders(folder, found), strict=True):
-            with new_folder(target, inside=folder, replace=True) as aside:
-                probed.save(aside, embed=spec.embed)
-        write_probes(folder, [one.report for one in found])
     return found
 
 

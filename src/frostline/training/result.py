@@ -222,22 +222,9 @@ def make_result(
     from frostline.statistics.metrics import defined
     from frostline.training.run import trainings_of
 
-    def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
-        return [Score(split=split, epoch=epoch, metric=name, value=defined(value)) for name, value in scores.items()]
-
     metric, evaluations, others = experiment.problem.metric, training.evaluations, dict(scored)
     test = others.pop("test", None)
     best, last = (evaluations[training.best], evaluations[-1]) if evaluations else (None, None)
-    best_epoch, last_epoch = best.epoch if best else None, last.epoch if last else None
-    scores = [
-        row
-        for point in evaluations
-        for split, values in (("validation", point.validation), ("train_running", point.train))
-        for row in rows_of(split, point.epoch, values)
-    ]
-    scores += rows_of("train", last_epoch, training.train_last)
-    for split, logits in others.items():
-        scores += rows_of(split, best_epoch, experiment.problem.scores(logits, experiment.splits[split]))
     from_cache = any(experiment.cut(one) is not None for one in trainings_of(spec, experiment.pretrained.anatomy))
     record = RunRecord(
         digest=spec.digest,
@@ -245,11 +232,11 @@ def make_result(
         outcome=training.outcome,
         reason=training.reason,
         metric=metric,
-        best_epoch=best_epoch,
+        best_epoch=best.epoch if best else None,
         validation_best=defined(best.validation[metric]) if best else None,
         validation_last=defined(last.validation[metric]) if last else None,
         train_last=defined(training.train_last[metric]) if training.train_last else None,
-        scores=scores,
+        scores=_scores_of(experiment, training, others),
         cost=Cost(
             train_seconds=training.train_seconds / experiment.worker.at_a_time,
             evaluation_seconds=training.evaluation_seconds / experiment.worker.at_a_time,
@@ -280,6 +267,27 @@ def make_result(
         result.test_logits = test
         result.test = TestRecord(digest=spec.digest, scores={name: defined(value) for name, value in on_test.items()})
     return result
+
+
+def _scores_of(experiment: "Experiment", training: "TrainingRecord", others: Logits) -> list[Score]:
+    """The scores of every evaluation, of training rows at the end, and of ``others``, further splits, at the best epoch."""
+    from frostline.statistics.metrics import defined
+
+    def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
+        return [Score(split=split, epoch=epoch, metric=name, value=defined(value)) for name, value in scores.items()]
+
+    evaluations = training.evaluations
+    found = [
+        row
+        for point in evaluations
+        for split, values in (("validation", point.validation), ("train_running", point.train))
+        for row in rows_of(split, point.epoch, values)
+    ]
+    found += rows_of("train", evaluations[-1].epoch if evaluations else None, training.train_last)
+    best = evaluations[training.best].epoch if evaluations else None
+    for split, logits in others.items():
+        found += rows_of(split, best, experiment.problem.scores(logits, experiment.splits[split]))
+    return found
 
 
 Layer = Annotated[int, Field(ge=0, le=10_000)]
