@@ -1,9 +1,12 @@
-"""Records of runs that were never trained, for tests of what reads them."""
+"""Records of runs that were never trained and of searches, for tests of what reads them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.search_record import SearchRecord
 from frostline.training.result import Failure, Result, RunRecord, TestRecord
 from frostline.training.run import Run
 
@@ -54,3 +57,37 @@ def result(digest: str, score: float = 0.5, *, test: bool = True, **changes: Any
         made.test = TestRecord(digest=digest, scores={"accuracy": score})
         made.test_logits = logits["validation_best"]
     return made
+
+
+def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
+    """The rows of results.csv by k, learning rate and seed."""
+    return {(row.recipe, row.learning_rate, row.seed): row for row in Folder(out).rows}
+
+
+def record_of(**more: Any) -> SearchRecord:
+    """The record of a search that has just started; ``more`` replaces some values."""
+    empty: dict[str, Any] = {
+        "train_size": 20,
+        "why": None,
+        "over": False,
+        "pending_reference": "full",
+        "interim_analyses": 3,
+        "budget_seconds": None,
+        "spent_seconds": 0.0,
+        "operations": {"head only": 1.0, "full": 2.0},
+        "num_train_epochs": [3.0],
+        "learning_rates": [1e-4],
+        "head_learning_rates": [1e-3],
+        "selected_learning_rates": {},
+        "results_so_far": [],
+        "skipped": ["head only", "full"],
+        "failed_reference": None,
+        "enough_budget": None,
+        "requested": [],
+        "abandoned": [],
+        "known": [],
+        "probes": None,
+        "estimated_k": None,
+        "steps": [],
+    }
+    return SearchRecord(**{**empty, **more})

@@ -1,10 +1,13 @@
-"""Synthetic results of many runs, for tests of the statistics and reports about them."""
+"""Synthetic results of many runs, and comparisons of single ones, for tests of the statistics and reports about them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Cell, SizeAnswer
+from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup
@@ -59,3 +62,34 @@ def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) ->
 
 
 RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "full": 0.9}
+
+
+LAYERS = 4
+
+
+def one(k: str, seed: int, score: float | None, **other: Any) -> RunResult:
+    """One run; ``other`` replaces some of its values."""
+    layers = LAYERS if k == "full" else int(k)
+    made: dict[str, Any] = {
+        **{
+            "recipe": Recipe(k),
+            "tuned_layers": layers,
+            "tune_embeddings": k == "full",
+            "train_size": 100,
+            "seed": seed,
+        },
+        **{"learning_rate": 1e-4, "status": "done", "run": f"{k}-{seed}", "outcome": "ok", "validation_best": score},
+        **{"validation_last": score, "train_last": score, "train_seconds": 1.0 + layers, "cache_seconds": 0.0},
+        **{"trainable_parameters": 10 * (layers + 1), "peak_memory_bytes": 1000},
+    }
+    return RunResult(**made | other)
+
+
+def answer(runs: Sequence[RunResult], chance: float | None = 0.2, **settings: Any) -> SizeAnswer:
+    """The comparison of these runs."""
+    return compare(runs, Scores("accuracy", chance), AnalysisSettings(**settings))
+
+
+def by_name(got: SizeAnswer) -> dict[str, Cell]:
+    """The cells of a comparison by the short name of their k."""
+    return {cell.recipe.short: cell for cell in got.cells}

@@ -28,8 +28,7 @@ from frostline.sweeps.results.folder import Folder, register
 from frostline.sweeps.results.search_record import read_search
 from frostline.training.linear_models import WordsModel
 from frostline.training.train import run as train
-from records import failure
-from search_runs import runs_in
+from records import failure, runs_in
 from tiny import SMALL, Notes, TrainWith, contents, plan_of
 
 NOT_KEYS = {

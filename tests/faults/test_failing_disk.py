@@ -14,8 +14,7 @@ from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.search_record import read_search, write_search
 from frostline.sweeps.results.store import Store
 from hostile import HOW, fail_at
-from records import failed, result
-from search_runs import record_of
+from records import failed, record_of, result
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 Operation = Callable[[Store], object]

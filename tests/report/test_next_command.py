@@ -16,7 +16,7 @@ from frostline.statistics.inference import Summary, summarize
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import RunResult
-from search_runs import record_of
+from records import record_of
 
 ALL = "frostline sweep o/sweep.toml --seeds 5"
 EACH = (

@@ -16,7 +16,7 @@ from frostline.sweeps.results.search_record import (
     write_search,
 )
 from frostline.sweeps.results.store import SEARCH, Store
-from search_runs import record_of
+from records import record_of
 
 
 def step(*runs: dict[str, Any]) -> dict[str, Any]:

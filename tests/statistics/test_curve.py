@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from curve_runs import answer, by_name, one
 from frostline.statistics.answer import Difference
 from frostline.statistics.cells import FAILURES, failures, succeeded, with_outcomes
 from frostline.statistics.inference import holm, seeds_needed
+from synthetic_results import answer, by_name, one
 
 KS = ("0", "1", "2", "full")
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from curve_runs import answer, by_name, one
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import clear_distance, failures, succeeded, with_outcomes
 from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Scores
+from synthetic_results import answer, by_name, one
 
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:

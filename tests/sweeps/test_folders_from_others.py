@@ -33,8 +33,7 @@ from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.results.tensor_files import BestWeights
-from records import failed, result
-from search_runs import record_of
+from records import failed, record_of, result
 from tiny import Frostline, contents
 
 

@@ -18,8 +18,7 @@ from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.search_record import write_search
 from frostline.sweeps.results.store import Store
 from frostline.training.result import Result
-from records import failure
-from search_runs import record_of
+from records import failure, record_of
 from tiny import Frostline, change_settings, contents, run_sweep
 
 Part = Callable[..., Path]
