@@ -87,6 +87,14 @@ def test_nothing_overflows(visit: Any, folder: Path) -> None:
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
 
 
+def test_text_in_the_main_figure_is_readable_on_a_phone(visit: Any, page_folder: Callable[[str], Path]) -> None:
+    """The figure is then wider than the screen, and scrolls."""
+    page = visit(page_folder("with_failures"), width=390)
+    heights = "[...document.querySelectorAll('figure.curve svg text')].map((t) => t.getBoundingClientRect().height)"
+    assert min(page.evaluate(heights)) >= 10
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+
+
 def test_downloads_are_the_files_on_disk(visit: Any, folder: Path) -> None:
     page = visit(folder, accept_downloads=True)
     links = page.locator("a[download]")

@@ -359,12 +359,12 @@ def compare(
         who.run(settings)
 
 
-@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")] = Path("frostline-demo"),
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
 ) -> None:
-    """Run the built-in example offline, in one to two minutes."""
+    """Run the built-in example offline. That takes one to two minutes on two cores."""
     from frostline.api.sweep import demo_settings
 
     WhoTrains().run(demo_settings(out, seeds=seeds))

@@ -60,6 +60,11 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
         f"interval. {_what_is_shown(curve)}"
     )
+    if curve.choices:
+        caption += (
+            " The expected score of a choice is another number: it uses the scores of similar choices, too, the more so the "
+            "fewer runs the choice has."
+        )
     title = f"{capitalized(names.metric(metric))} by tuned layers"
     return ReportTable("scores", title, caption, columns, _by_k(curve))
 
