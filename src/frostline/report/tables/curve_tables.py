@@ -56,15 +56,16 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         Column("learning_rate", "learning\nrate", formatting.learning_rate, small=_tried),
         Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell.learning_rates_tried)),
     )
+    expected = (
+        "The expected score of a choice is another number: it uses the scores of similar choices, too, the more so the fewer runs "
+        "the choice has. "
+        if curve.choices
+        else ""
+    )
     caption = (
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
-        f"interval. {_what_is_shown(curve)}"
+        f"interval. {expected}{_what_is_shown(curve)}"
     )
-    if curve.choices:
-        caption += (
-            " The expected score of a choice is another number: it uses the scores of similar choices, too, the more so the "
-            "fewer runs the choice has."
-        )
     title = f"{capitalized(names.metric(metric))} by tuned layers"
     return ReportTable("scores", title, caption, columns, _by_k(curve))
 
