@@ -57,8 +57,8 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell.learning_rates_tried)),
     )
     expected = (
-        "The expected score of a choice is another number: it uses the scores of similar choices, too, the more so the fewer runs "
-        "the choice has. "
+        "The expected score of a choice is another number: it uses the scores of similar choices, too, the more so the fewer "
+        "runs the choice has. "
         if curve.choices
         else ""
     )
