@@ -13,7 +13,7 @@ import pytest
 
 from frostline.sweeps.execution.stacks import EVERY, RunCheckpoints
 from frostline.sweeps.execution.stopping import STOP, Stopped, StopRequest
-from frostline.sweeps.results.tensor_files import CheckpointFiles
+from frostline.sweeps.results.tensor_files import TensorFiles
 
 RUN: Any = SimpleNamespace(digest="aa", recipe="last 1", seed=0)
 LONG_AGO = StopRequest.WORTH_KEEPING + 1
@@ -89,7 +89,7 @@ def test_a_fork_sees_a_request_that_is_made_later(request_to_stop: StopRequest) 
 def checkpoints_of(out: Path, notes: list[str], trained: float, micro_batch: int = 8) -> RunCheckpoints:
     """Those of a run that has trained for so many seconds."""
     experiment: Any = SimpleNamespace(micro_batch=lambda spec: micro_batch)
-    return RunCheckpoints(CheckpointFiles(out), [RUN], experiment, notes.append, since=monotonic() - trained)
+    return RunCheckpoints(TensorFiles(out, "checkpoints"), [RUN], experiment, notes.append, since=monotonic() - trained)
 
 
 def state(step: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from frostline.sweeps.results import tensor_files
-from frostline.sweeps.results.tensor_files import BestWeights, CheckpointFiles
+from frostline.sweeps.results.tensor_files import BestWeights, TensorFiles
 from frostline.training.run import Run
 from hostile import without_locks
 from records import spec_of_run
@@ -57,7 +57,7 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
 
 
-def kept(files: CheckpointFiles, **about: object) -> Any:
+def kept(files: TensorFiles, **about: object) -> Any:
     """The last state of the run aa, none of whose files are damaged."""
     return files.load("aa", {**ABOUT, **about}, pytest.fail)
 
@@ -65,27 +65,27 @@ def kept(files: CheckpointFiles, **about: object) -> Any:
 @settings(deadline=None, max_examples=40)
 @given(state=STATES)
 def test_a_state_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, state: dict[str, Any]) -> None:
-    files = CheckpointFiles(tmp_path_factory.mktemp("sweep"))
+    files = TensorFiles(tmp_path_factory.mktemp("sweep"), "checkpoints")
     whole = torch.arange(6.0)
     state |= {"views": [whole[:2], whole[1:4], whole.view(2, 3).T]}  # they share memory
-    files.save("aa", 3, state, ABOUT)
+    files.save("aa.3", (3,), ABOUT, state)
     assert equal(kept(files), state)
 
 
 def test_the_last_state_of_the_same_counts_and_is_removed_with_its_folder(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
+    files = TensorFiles(tmp_path, "checkpoints")
     assert kept(files) is None
     for steps in (9, 10, 6):  # the last one is of a process that was replaced by another one
-        files.save("aa", steps, {"step": steps}, ABOUT)
-    files.save("bb", 2, {"step": 2}, ABOUT)
+        files.save(f"aa.{steps}", (steps,), ABOUT, {"step": steps})
+    files.save("bb.2", (2,), ABOUT, {"step": 2})
     assert kept(files) == {"step": 10} and len(list(files.folder.iterdir())) == 2
     assert kept(files, micro_batch=4) is None and files.load("a", ABOUT, pytest.fail) is None
-    files.save("aa", 3, {"step": 3}, {**ABOUT, "micro_batch": 4})
+    files.save("aa.3", (3,), {**ABOUT, "micro_batch": 4}, {"step": 3})
     assert kept(files, micro_batch=4) == {"step": 3} and kept(files) is None
-    files.remove(["aa"])
+    files.remove(files.of("aa"))
     assert kept(files, micro_batch=4) is None and files.load("bb", ABOUT, pytest.fail) == {"step": 2}
-    files.remove(["bb"])
-    files.remove(["bb"])
+    files.remove(files.of("bb"))
+    files.remove(files.of("bb"))
     assert not files.folder.exists()
 
 
@@ -93,8 +93,8 @@ def test_the_last_state_of_the_same_counts_and_is_removed_with_its_folder(tmp_pa
 def test_a_state_that_cannot_be_read_now_is_not_taken_for_a_damaged_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
-    files, notes = CheckpointFiles(tmp_path), list[str]()
-    files.save("aa", 9, {"step": 9}, ABOUT)
+    files, notes = TensorFiles(tmp_path, "checkpoints"), list[str]()
+    files.save("aa.9", (9,), ABOUT, {"step": 9})
     with monkeypatch.context() as failing_now:
         failing_now.setattr(tensor_files, "file_checksum", Mock(side_effect=error))
         assert files.load("aa", ABOUT, notes.append) is None
@@ -105,24 +105,24 @@ def test_a_state_that_cannot_be_read_now_is_not_taken_for_a_damaged_one(
 
 
 def test_another_process_removes_the_folder_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, remove = CheckpointFiles(tmp_path), Path.rmdir
+    files, remove = TensorFiles(tmp_path, "checkpoints"), Path.rmdir
 
     def after_another_process(folder: Path) -> None:
         remove(folder)
         remove(folder)
 
-    files.save("aa", 1, {"step": 1}, ABOUT)
+    files.save("aa.1", (1,), ABOUT, {"step": 1})
     monkeypatch.setattr(Path, "rmdir", after_another_process)
-    files.remove(["aa"])
+    files.remove(files.of("aa"))
     assert not files.folder.exists()
 
 
 def test_every_damaged_byte_is_found_and_an_older_state_is_used(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
-    files.save("aa", 9, {**STATE, "step": 9}, ABOUT)
+    files = TensorFiles(tmp_path, "checkpoints")
+    files.save("aa.9", (9,), ABOUT, {**STATE, "step": 9})
     (older,) = files.folder.iterdir()
     content = older.read_bytes()
-    files.save("aa", 10, {**STATE, "step": 10}, ABOUT)
+    files.save("aa.10", (10,), ABOUT, {**STATE, "step": 10})
     (newer,) = files.folder.iterdir()
     older.write_bytes(content)
     whole, notes = newer.read_bytes(), list[str]()

@@ -4,7 +4,7 @@ import pytest
 
 from frostline.fast import optimizer as sparse_gradients
 from frostline.model.ways import Way
-from frostline.sweeps.results.tensor_files import CheckpointFiles
+from frostline.sweeps.results.tensor_files import TensorFiles
 from frostline.training import updates
 from frostline.training.train import run_stacked
 from training.runs import context_of, outcome, spec_of, with_states
@@ -42,7 +42,7 @@ class Interrupting:
     """Keeps a state in a file after one of the steps, and interrupts the training there."""
 
     def __init__(self, folder, after):
-        self.files, self.after, self.steps = CheckpointFiles(folder), after, 0
+        self.files, self.after, self.steps = TensorFiles(folder, "checkpoints"), after, 0
 
     def load(self):
         return self.files.load("run", {}, note=pytest.fail)
@@ -50,7 +50,7 @@ class Interrupting:
     def after_step(self, state):
         self.steps += 1
         if self.steps == self.after:
-            self.files.save("run", self.steps, state(), {})
+            self.files.save(f"run.{self.steps}", (self.steps,), {}, state())
             raise Interrupted
 
 

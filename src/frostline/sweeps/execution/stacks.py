@@ -26,7 +26,7 @@ from frostline.sweeps.operations import COPIES
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store, other_result
-from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
+from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights, TensorFiles, not_stored
 from frostline.training.experiment import Experiment
 from frostline.training.result import Failure, Result
 from frostline.training.run import Checkpoints, Run, State
@@ -184,7 +184,7 @@ def train_stack(
 
     failed: Failure | None = None
     ran_out = False
-    files = CheckpointFiles(plan.checkpoints_in or plan.store.out)
+    files = TensorFiles(plan.checkpoints_in or plan.store.out, "checkpoints")
     more: dict[str, Any] = {
         "on_step": on_step,
         "checkpoints": RunCheckpoints(files, stack, experiment, progress.note),
@@ -210,7 +210,7 @@ def train_stack(
             publish(one, plan.store, partial(plan.store.publish, result), result.logits, progress.note)
         if weights:
             _save_best(stack, results, weights, progress)
-    files.remove([spec.digest for spec in stack])
+    files.remove(file for spec in stack for file in files.of(spec.digest))
 
 
 def name_of(stack: Sequence[Run]) -> str:
@@ -308,7 +308,7 @@ class RunCheckpoints(Checkpoints):
         note: Called with a sentence on what goes wrong.
     """
 
-    files: CheckpointFiles
+    files: TensorFiles
     stack: Sequence[Run]
     experiment: Experiment
     note: Callable[[str], None]
@@ -330,7 +330,7 @@ class RunCheckpoints(Checkpoints):
     def _keep(self, state: State) -> None:
         steps = state["present"]["training"]["step"] + sum(phase["records"][0]["steps"] for phase in state["finished"])
         try:
-            self.files.save(self.stack[0].digest, steps, state, self._about())
+            self.files.save(f"{self.stack[0].digest}.{steps}", (steps,), self._about(), state)
         except (OSError, SafetensorError, FrostlineError) as error:  # training can go on without it
             self.note(f"A checkpoint of {self.stack[0].recipe}, seed {self.stack[0].seed} could not be kept ({error}).")
         self.since = monotonic()

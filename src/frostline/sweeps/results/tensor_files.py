@@ -10,11 +10,11 @@ to disk and renamed. Files of lower rank (fewer steps, or a worse run) of the sa
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,19 +35,20 @@ Rank = tuple[float, ...]  # of two files of a run or of a k, the one with the hi
 
 @dataclass(frozen=True)
 class TensorFiles:
-    """Files in a folder of a sweep. Their names begin with a run or a k, and end with their checksums."""
+    """Files in the folder ``name`` of a sweep. Their names begin with a run or a k, and end with their checksums."""
 
     out: Path
-    name: ClassVar[str]
+    name: str
 
     @property
     def folder(self) -> Path:
         return self.out / self.name
 
-    def _files(self, of: str = "*") -> list[Path]:
-        return sorted(file for file in self.folder.glob(f"{of}.*.safetensors") if file.is_file())  # a pipe has no end
+    def of(self, name: str = "*") -> list[Path]:
+        """The files of a run or of a k."""
+        return sorted(file for file in self.folder.glob(f"{name}.*.safetensors") if file.is_file())  # a pipe has no end
 
-    def _publish(self, name: str, rank: Rank, about: Mapping[str, Any], write: Callable[[Path], object]) -> None:
+    def publish(self, name: str, rank: Rank, about: Mapping[str, Any], write: Callable[[Path], object]) -> None:
         """Add the file that ``write`` writes, and remove those that it replaces.
 
         Of several processes that do so at the same time, the last one to get here sees the files of all.
@@ -62,7 +63,7 @@ class TensorFiles:
             write(part)
             sync(part)
             move(part, target := self.folder / f"{name}.{file_checksum(part)}.safetensors", inside=self.out)
-        for file in self._files(_group(target)):
+        for file in self.of(_group(target)):
             if file == target:
                 continue
             if (other := _header(file)) is None:
@@ -74,18 +75,24 @@ class TensorFiles:
                 remove(target, inside=self.out)
         sync(self.folder)
 
-    def _save(self, name: str, rank: Rank, about: Mapping[str, Any], state: State) -> None:
+    def save(self, name: str, rank: Rank, about: Mapping[str, Any], state: State) -> None:
+        """Keep a state instead of those of lower rank. ``about`` identifies what it belongs to, in texts and numbers.
+
+        Raises:
+            OSError, SafetensorError: It cannot be written. The older files are kept.
+            FrostlineError: The folder leads out of the sweep's.
+        """
         tensors: dict[str, Tensor] = {}
         metadata = {"state": _to_json(state, tensors), "rank": rank, "about": about}
         texts = {key: json.dumps(value) for key, value in metadata.items()}
-        self._publish(name, rank, about, lambda part: save_file(tensors, part, texts))
+        self.publish(name, rank, about, lambda part: save_file(tensors, part, texts))
 
-    def _load(self, of: str, about: Mapping[str, Any], note: Callable[[str], None]) -> State | None:
+    def load(self, of: str, about: Mapping[str, Any], note: Callable[[str], None]) -> State | None:
         """The state of the highest rank that belongs to ``about``; None if there is none.
 
         A damaged file is set aside. ``note`` is called with a sentence about it.
         """
-        found = {file: _header(file) for file in self._files(of)}
+        found = {file: _header(file) for file in self.of(of)}
         for file in sorted(found, key=lambda file: found[file] or ((math.inf,), {}), reverse=True):
             require_inside(file, self.out)
             try:
@@ -109,7 +116,7 @@ class TensorFiles:
         """A sentence about a damaged file, which is moved away."""
         return f"{file} is damaged: it is now in {set_aside(file, self.out / DAMAGED)}."
 
-    def _remove(self, files: Sequence[Path]) -> None:
+    def remove(self, files: Iterable[Path]) -> None:
         """Remove these files, and the folder if none is left."""
         for file in files:
             remove(file, inside=self.out)
@@ -133,33 +140,8 @@ def _header(file: Path) -> tuple[Rank, dict[str, Any]] | None:
     return (rank, about) if rank and all(map(math.isfinite, rank)) else None
 
 
-class CheckpointFiles(TensorFiles):
-    """The states of runs under way. ``about`` identifies what a state belongs to, in texts and numbers."""
-
-    name = "checkpoints"
-
-    def save(self, run: str, steps: int, state: State, about: Mapping[str, Any]) -> None:
-        """Keep the state of a run after this number of steps instead of older ones. ``run`` is its digest.
-
-        Raises:
-            OSError, SafetensorError: It cannot be written. The older state is kept.
-            FrostlineError: The folder leads out of the sweep's.
-        """
-        self._save(f"{run}.{steps}", (steps,), about, state)
-
-    def load(self, run: str, about: Mapping[str, Any], note: Callable[[str], None]) -> State | None:
-        """The last state of a run; None if there is none, or if it belongs to something else than ``about``.
-
-        A damaged file is set aside. ``note`` is called with a sentence about it.
-        """
-        return self._load(run, about, note)
-
-    def remove(self, runs: Collection[str]) -> None:
-        """Remove the states of these runs, and the folder if none is left."""
-        self._remove([file for run in runs for file in self._files(run)])
-
-
-class BestWeights(TensorFiles):
+@dataclass(frozen=True)
+class BestWeights:
     """The trained parameters of the best run of each k.
 
     These files save time and are not needed for correctness. A run is a pure function of its settings, so training it again gives
@@ -169,7 +151,17 @@ class BestWeights(TensorFiles):
     which concurrent runs end does not matter.
     """
 
-    name = "weights"
+    out: Path
+
+    @property
+    def files(self) -> TensorFiles:
+        """Their files."""
+        return TensorFiles(self.out, "weights")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of their files."""
+        return self.files.folder
 
     def save_if_best(self, run: Run, score: float, parameters: Mapping[str, Tensor]) -> None:
         """Save the trained parameters of ``run`` if it is better than the saved run of the same k.
@@ -178,7 +170,7 @@ class BestWeights(TensorFiles):
             OSError, SafetensorError: The file cannot be written.
         """
         if self._is_best(run, score):
-            self._save(_name(run), _rank(run, score), {}, dict(parameters))
+            self.files.save(_name(run), _rank(run, score), {}, dict(parameters))
 
     def add(self, run: Run, score: float, content: bytes) -> None:
         """Save the content of the file of ``run`` from another folder, by the same rule.
@@ -187,17 +179,17 @@ class BestWeights(TensorFiles):
             OSError: The file cannot be written.
         """
         if self._is_best(run, score):
-            self._publish(_name(run), _rank(run, score), {}, lambda part: part.write_bytes(content))
+            self.files.publish(_name(run), _rank(run, score), {}, lambda part: part.write_bytes(content))
 
     def ranks(self) -> dict[str, Rank]:
         """The rank of the saved run of each k, by what the name of its file begins with."""
-        headers = {file: header for file in self._files() if (header := _header(file))}
+        headers = {file: header for file in self.files.of() if (header := _header(file))}
         # a killed process may have left a second file of a k: the best one comes last
         return {_group(file): headers[file][0] for file in sorted(headers, key=lambda file: headers[file][0])}
 
     def better_than(self, ranks: Mapping[str, Rank]) -> dict[str, tuple[float, bytes]]:
         """The score and the file of each saved run that has a higher rank than the run of the same k here, by digest."""
-        headers = {file: header for file in self._files() if (header := _header(file))}
+        headers = {file: header for file in self.files.of() if (header := _header(file))}
         return {
             file.name.split(".")[1]: (rank[1], file.read_bytes())
             for file, (rank, _) in headers.items()
@@ -209,16 +201,16 @@ class BestWeights(TensorFiles):
 
         A damaged file is set aside. ``note`` is called with a sentence about it.
         """
-        return self._load(f"*.{digest}", {}, note)
+        return self.files.load(f"*.{digest}", {}, note)
 
     def remove(self) -> None:
         """Remove all stored parameters."""
         require_inside(self.folder, self.out)
-        self._remove([file for file in self.folder.glob("*") if NAME.fullmatch(file.name) or is_left_over(file)])
+        self.files.remove([file for file in self.folder.glob("*") if NAME.fullmatch(file.name) or is_left_over(file)])
 
     def _is_best(self, run: Run, score: float) -> bool:
         require_inside(self.folder, self.out)
-        headers = filter(None, map(_header, self._files(_group(Path(_name(run))))))
+        headers = filter(None, map(_header, self.files.of(_group(Path(_name(run))))))
         return all(_rank(run, score) > rank for rank, _ in headers)
 
 
