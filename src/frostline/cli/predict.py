@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -178,24 +177,9 @@ def predict(
     require_file(file)
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
-    writers = TAG_WRITERS if of_words else WRITERS
-    # tags of words are written as CoNLL if the words are read from such a file
-    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
-    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
-    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
-    _require_writable(target, file, writers, overwrite=overwrite)
-    if safe_csv and target.suffix != ".csv":
-        raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name, value in vars(options).items()
-        if value is not None and value is not False
-    ]
-    if several and given:
-        raise FrostlineError(
-            f"{model} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
-        )
+    target = _target_of(file, out, of_words=of_words, overwrite=overwrite, safe_csv=safe_csv)
     if several:
+        _refuse_options(model, options)
         from frostline.api.bundle import bundle_columns, joined, load_bundle
     trained_on = bundle_columns(model) if several else trained_columns(model)
     table, texts, columns = reading.read(file, trained_on, of_words=of_words)
@@ -220,8 +204,10 @@ def predict(
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
-    write = partial(_csv, safe=safe_csv) if target.suffix == ".csv" else writers[target.suffix]
-    content = write(rows, header)
+    if target.suffix == ".csv":
+        content = _csv(rows, header, safe=safe_csv)
+    else:
+        content = (TAG_WRITERS if of_words else WRITERS)[target.suffix](rows, header)
     if overwrite:
         replace_file(target, content, inside=target)
     elif not create_file(target, content, inside=target):
@@ -403,8 +389,13 @@ def _print_outputs(task: str, outputs: "Outputs") -> None:
         print(f"{task}{applied}", file=sys.stderr)
 
 
-def _require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Refuse an output file before anything is computed: an unknown format, the input file, or one that exists."""
+def _target_of(file: Path, out: Path | None, *, of_words: bool, overwrite: bool, safe_csv: bool) -> Path:
+    """The output file. It is refused before anything is computed: an unknown format, the input file, or one that exists."""
+    # tags of words are written as CoNLL if the words are read from such a file
+    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
+    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
+    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
+    writers = TAG_WRITERS if of_words else WRITERS
     if target.suffix not in writers:
         raise FrostlineError(f"{target} has an unknown ending: use {either(*writers)}.")
     exists = target.exists() and file.exists()  # a missing input is reported when it is read
@@ -412,6 +403,18 @@ def _require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, o
         raise FrostlineError(f"{target} is the input file and would be overwritten: give another --out.")
     if exists and not overwrite:
         raise FrostlineError(f"{target} exists: give another --out, or --overwrite.")
+    if safe_csv and target.suffix != ".csv":
+        raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
+    return target
+
+
+def _refuse_options(bundle: Path, options: Options) -> None:
+    """Refuse the options of a model for a bundle."""
+    known = {name: value for name, value in vars(options).items() if value is not None and value is not False}
+    if given := [f"--{name.replace('_', '-')}" for name in known]:
+        raise FrostlineError(
+            f"{bundle} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
+        )
 
 
 TAKEN = ("row", "text", "text_pair", "label", "labels", "prediction", "tokens", "tags", "probabilities")
