@@ -133,6 +133,7 @@ def test_messages_name_arguments_and_calls_in_python(monkeypatch: pytest.MonkeyP
         "with --frozen-dropout, or --test none": 'with frozen_dropout=True, or test="none"',
         "pass --task-type token-classification or --train FILE": 'pass task_type="token-classification" or train=FILE',
         "--num-train-epochs 3,9 --label-column 'a b' --max-length 64": 'num_train_epochs="3,9" label_column="a b" max_length=64',
+        "run `frostline track o --to mlflow`": 'run `frostline.track("o", to="mlflow")`',
         "run `frostline predict`; `frostline status o --watch`": "run `frostline.predict`; `frostline status o --watch`",
         "`frostline sweep 'o b/sweep.toml' --tune last-2,full --seeds 5`": (
             '`frostline.open("o b").more(tune="last-2,full", seeds=5)`'

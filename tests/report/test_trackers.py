@@ -53,6 +53,15 @@ def test_every_run_and_answer_is_in_tensorboard_once(settings: Mapping[str, Any]
     assert files.items() <= {path: path.read_bytes() for path in shown.rglob("*") if path.is_file()}.items()
 
 
+def test_a_search_over_several_models_is_tracked_model_by_model(finished_small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    for model in ("one", "two"):
+        shutil.copytree(finished_small, tmp_path / "o" / model)
+    (tmp_path / "o" / "answer.json").write_text('{"models": []}')
+    assert track(tmp_path / "o", "tensorboard") == {"tensorboard": 8}
+    assert {len(list((tmp_path / "o" / model / "tensorboard").iterdir())) for model in ("one", "two")} == {4}
+
+
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
 def test_other_trackers_get_each_run_once(
     name: str, finished_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -248,7 +248,9 @@ SWITCHES = (
         "wait",
     ),
 )
-FUNCTIONS = ("find", "sweep", "compare", "plan", "work", "merge", "predict", "bundle", "probe", "check")  # and commands
+FUNCTIONS = (  # and commands
+    *("find", "sweep", "compare", "plan", "work", "merge", "track", "predict", "bundle", "push", "probe", "check"),
+)
 VALUE = (
     r"'[^']*'|\"[^\"]*\"|[0-9][\w.,-]*\b|[\w.-]+(?:,[\w.-]+)+\b|[A-Z]{3,}\b|"
     r"(?:none|named|full|auto|cpu|balanced|float32|logistic|ridge|utf-16|cp\d+|(?:\w+-)*classification|regression)\b|"

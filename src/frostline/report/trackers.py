@@ -5,6 +5,7 @@ They are written from the results in the folder, each one once under a name that
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from time import time
 from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, create_file, file_name, locked, new_folder
 from frostline.data.wording import comma_separated, first_line
-from frostline.statistics.answer import Answer
+from frostline.statistics.answer import Answer, is_of_models
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.inputs import require_trackers
 from frostline.sweeps.results.folder import Folder
@@ -53,7 +54,7 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     The experiment of MLflow, or the group of W&B, has the name of the folder.
 
     Args:
-        folder: The folder of a sweep, a search or a comparison.
+        folder: The folder of a sweep, a search or a comparison; of a search over several models, all of them are written.
         to: ``mlflow``, ``tensorboard``, ``wandb``, or several of them.
 
     Returns:
@@ -64,17 +65,20 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     """
     names = comma_separated(to) if isinstance(to, str) else to
     require_trackers(names)
-    read = Folder(folder)
-    out, found, counts = read.out, [*_runs(read), *_answer(read)], dict[str, int]()
-    with locked(out / ".track.lock", ELSEWHERE, inside=out):
-        for name in names:
-            try:
-                counts[name] = SINKS[name](out, found)
-            except Exception as error:  # that of any library, or of its server
-                raise FrostlineError(
-                    f"{name} does not take the results of {out} ({first_line(error)}): correct that, and run "
-                    f"`frostline track {out} --to {name}`. The results themselves are complete."
-                ) from error
+    path = Path(folder).expanduser()
+    folders = [one.parent for one in sorted(path.glob("*/sweep.toml"))] if is_of_models(path) else [path]
+    counts = Counter[str](dict.fromkeys(names, 0))
+    for read in map(Folder, folders):
+        out, found = read.out, [*_runs(read), *_answer(read)]
+        with locked(out / ".track.lock", ELSEWHERE, inside=out):
+            for name in names:
+                try:
+                    counts[name] += SINKS[name](out, found)
+                except Exception as error:  # that of any library, or of its server
+                    raise FrostlineError(
+                        f"{name} does not take the results of {out} ({first_line(error)}): correct that, and run "
+                        f"`frostline track {out} --to {name}`. The results themselves are complete."
+                    ) from error
     return counts
 
 

@@ -19,7 +19,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import CARD, FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
-from frostline.data.wording import comma_joined, in_markdown
+from frostline.data.wording import in_markdown
 from frostline.model.model_files import (
     ESTIMATOR,
     Streams,
@@ -43,19 +43,19 @@ READS = {  # by the vector of a probe
     "word": "the first token of each word",
     "apart": "the product and the distance of the means of both texts",
 }
+LABELS, NUMBERS = "Labels, in the order of the probabilities:\n", "It predicts numbers."
 CARD_TEXT = """---
 {head}
 ---
 
 # {task}
 
-**{sentence}**
+{sentence}
 
 {what} `frostline predict path/to/this/folder FILE` predicts with it. Texts are truncated to {longest:,} tokens.
 
-Labels, in the order of the probabilities:
-
-{labels}"""
+{outputs}
+"""
 
 
 class ProbeFacts(ProbeInput):
@@ -109,7 +109,7 @@ def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
         probe, where = facts.probe, f" at revision {facts.probe.revision}" if facts.probe.revision else ""
         if probe.revision:
             head["base_model"] = probe.model
-        after = f"{'layers' if len(probe.layers) > 1 else 'layer'} {comma_joined(map(str, probe.layers))}"
+        after = f"{'layers' if len(probe.layers) > 1 else 'layer'} {', '.join(map(str, probe.layers))}"
         what = f"A linear probe on {READS[probe.vector]} after {after} of {in_markdown(probe.model)}{where}"
         what += f", which is in the folder {BASE}." if embedded else ", which is not in this folder."
     return CARD_TEXT.format(
@@ -117,7 +117,9 @@ def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
         task=in_markdown(facts.task),
         sentence=in_markdown(facts.sentence),
         what=what,
-        labels="".join(f"- {in_markdown(label)}\n" for label in facts.labels) or "It predicts numbers.\n",
+        outputs="\n".join((LABELS, *(f"- {in_markdown(label)}" for label in facts.labels)))
+        if facts.labels
+        else NUMBERS,
         longest=facts.max_length,
     )
 
