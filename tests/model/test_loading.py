@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from pathlib import Path
+from typing import Any
 
 import huggingface_hub.constants
 import numpy as np
@@ -27,14 +29,14 @@ from frostline.frozen.exactness import difference_from_transformers
 from frostline.frozen.logits import logits_of_texts
 from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.classifier import load_classifier, save_files
-from frostline.model.loading import MODEL_CLASSES, load_tokenizer
+from frostline.model.loading import MODEL_CLASSES, NUMBER_MATTERS, load_tokenizer
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import encode, suited
 from frostline.sweeps.prepare import length_limit
 from frostline.sweeps.settings import make_settings
 from frozen.test_exactness import REFUSED
+from model.test_anatomy import FOUND, SAMPLE, sampled
 from model.test_anatomy import REFUSED as NO_LAYERS
-from model.test_anatomy import SAMPLE, sampled
 from small_models import (
     REASONS,
     TAG_TYPES,
@@ -45,6 +47,7 @@ from small_models import (
     load,
     small_config,
     small_model,
+    write_base,
 )
 from tiny import tiny_bert_folder
 
@@ -474,3 +477,37 @@ def test_a_tokenizer_that_does_not_know_words_is_refused(tmp_path):
     assert not load_tokenizer("m", tmp_path).is_fast
     with pytest.raises(FrostlineError, match="does not say which word a token belongs to"):
         load_tokenizer("m", tmp_path, of_words=True)
+
+
+@pytest.mark.parametrize("model_type", sampled(FOUND, (*SAMPLE, "minicpm3")))
+def test_the_first_layers_compute_what_they_do_in_the_whole_model(model_type: str, tmp_path: Path) -> None:
+    folder = write_base(tmp_path / "whole", model_type)
+    whole = load(folder)
+    if model_type in NUMBER_MATTERS:
+        with pytest.raises(FrostlineError, match="if there are fewer of them: leave --depth out"):
+            load(folder, depth=2)
+        return
+    first = load(folder, depth=2)
+    assert first.anatomy.count == 2 and first.weights != whole.weights
+    states = []
+
+    def keep(value: Any) -> None:
+        states.append(value[0] if isinstance(value, list | tuple) else value)
+
+    of_whole, of_first = (one.model.get_submodule(one.anatomy.path) for one in (whole, first))
+    of_whole[2].register_forward_pre_hook(lambda _, args, named: keep(args or named["hidden_states"]), with_kwargs=True)
+    of_first[1].register_forward_hook(lambda _, args, output: keep(output))
+    with torch.no_grad():
+        for one in (whole, first):
+            one.model(**probe_batch(one.model))
+    assert torch.equal(*states)
+    with torch.no_grad():
+        expected = first.model(**probe_batch(first.model)).logits
+        first.model.save_pretrained(tmp_path / "saved")
+        again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+        assert torch.equal(again(**probe_batch(again)).logits, expected)
+
+
+def test_a_wrong_depth_is_one_sentence(tiny_bert: Path) -> None:
+    with pytest.raises(FrostlineError, match=r"--depth 4 is not among the 3 layers of .*: give 1 to 3"):
+        load(tiny_bert, depth=4)

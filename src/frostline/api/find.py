@@ -23,6 +23,7 @@ from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
+from frostline.sweeps.inputs import OneModel, models_to_search, require_comparable
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
@@ -33,9 +34,6 @@ from frostline.sweeps.settings import (
     TRANSFORMERS,
     MoreRuns,
     budget_seconds,
-    folders_of_models,
-    models_of,
-    require_comparable,
     search_settings,
     search_ways,
 )
@@ -92,9 +90,9 @@ def find(
     require_known(settings, find, but=CHOSEN_BY_SEARCH)
     tables, plain = split_off_tables({**settings, "out": out})
     more: dict[str, Any] = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
-    models = models_of(settings.get("model", ""))
+    models = models_to_search(plain)
     if len(models) > 1:
-        require_comparable(settings, one_process=processes is None and ray is None)
+        require_comparable(models, settings, one_process=processes is None and ray is None)
         folder = Path(out).expanduser()
         make_folder(folder, inside=folder)
         with displayed(progress) as shown:
@@ -102,6 +100,7 @@ def find(
             more |= {"price_inference": price_inference * POINT, "exhaustive": exhaustive}
             search_models(plans, folder, shown, seconds, **more)
         return SeveralModels(folder, tables)
+    plain = {**plain, "depth": models[0].depth if models else None}
     with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
         if only == TRANSFORMERS:
@@ -213,7 +212,7 @@ def _planned(
 
 
 def _plans(
-    models: Sequence[str],
+    models: Sequence[OneModel],
     plain: Mapping[str, Any],
     tables: Mapping[str, Any],
     shown: Progress,
@@ -227,15 +226,14 @@ def _plans(
         FrostlineError: Two of them are the same.
     """
     out, plans, data = Path(plain["out"]).expanduser(), dict[str, Plan](), None
-    for model, folder in zip(models, folders_of_models(out, models), strict=True):
-        own = Path(folder)
-        plan = _planned({**plain, "model": model, "out": folder}, tables, shown, max_k, ways, only, data)
+    for model in models:
+        plan = _planned({**plain, **model.settings}, tables, shown, max_k, ways, only, data)
         if same := next((one for one in plans.values() if one.identity.weights == plan.identity.weights), None):
-            raise FrostlineError(f"{same.spec.model} and {model} are the same model: give each once.")
-        make_folder(own, inside=out)
+            raise FrostlineError(f"{same.store.out.name} and {model.out.name} are the same model: give each once.")
+        make_folder(model.out, inside=out)
         if only == TRANSFORMERS:
             _require_opened(plan)
-        plans[own.name], data = plan, plan.data
+        plans[model.out.name], data = plan, plan.data
     return plans
 
 

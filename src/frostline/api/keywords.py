@@ -37,6 +37,7 @@ class ModelAndData(TypedDict, total=False):
 
     model: Location | Sequence[Location]
     revision: str | None
+    depth: Integers | None
     trust_remote_code: bool
     train: Rows | None
     validation: Rows | None

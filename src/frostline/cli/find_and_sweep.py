@@ -30,10 +30,7 @@ from frostline.sweeps.settings import (
     Settings,
     budget_seconds,
     comparison,
-    folders_of_models,
     make_settings,
-    models_of,
-    require_comparable,
     search_settings,
     search_ways,
 )
@@ -255,23 +252,25 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    models = models_of(settings.get("model", ""))
+    from frostline.sweeps.inputs import models_to_search, require_comparable
+
+    models = models_to_search(settings)
     if len(models) > 1:
-        require_comparable(settings, one_process=processes is None and who.name == "local")
+        require_comparable(models, settings, one_process=processes is None and who.name == "local")
     elif price_inference:
         raise FrostlineError("--price-inference is for several models: leave it out, or give --model A,B.")
     most = [] if max_k is None else [Recipe(max_k)]
-    for model, own in zip(models, folders_of_models(settings["out"], models), strict=True):
-        spec = search_settings({**DEFAULTS, **settings, "model": model, "out": own}, max_k, ways, only)
+    for one in models:
+        spec = search_settings({**DEFAULTS, **settings, **one.settings}, max_k, ways, only)
         _check(spec, [*search_ways(ways, only), *most])
     settings |= {"budget": budget, "max_k": max_k, "ways": ways, "only": only, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
 
-        for model, own in zip(models, folders_of_models(settings["out"], models), strict=True):
+        for one in models:
             if len(models) > 1:
-                print(f"{model}:")
-            print_search_plan(find.plan(processes=processes, **{**settings, "model": model, "out": own}))
+                print(f"{one.out.name}:")
+            print_search_plan(find.plan(processes=processes, **{**settings, **one.settings}))
     elif len(models) > 1:
         who.search(processes, price_inference=price_inference, **settings)
     else:

@@ -5,6 +5,7 @@ which parameter is not known here. transformers is given a stand-in for each wei
 model. A checkpoint whose weights it must compute from others is refused.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -234,14 +235,15 @@ def load_pretrained(
     labels: Sequence[str],
     task_type: str,
     revision: str | None = None,
+    depth: int | None = None,
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
     streams: Streams = never_streams,
 ) -> Pretrained:
     """Load a hub model or a model folder as a classifier with these ``labels`` (no labels: regression).
 
-    ``streams`` decides whether the layers are streamed (:mod:`frostline.model.streaming`). It is called with the bytes of all
-    weights in float32.
+    Of its layers only the first ``depth`` are kept; None: all. ``streams`` decides whether the layers are streamed
+    (:mod:`frostline.model.streaming`). It is called with the bytes of all weights in float32.
 
     Raises:
         FrostlineError: There is no such model or it has no tokenizer, its weights are not safetensors, or it cannot be cut.
@@ -251,6 +253,8 @@ def load_pretrained(
     folder, commit = model_folder(name, revision, MODEL_FILES + ["*.py"] * trust_remote_code)
     trust = {"trust_remote_code": trust_remote_code}
     config = read_config(name, folder, "its config.json cannot be used", **trust)
+    if depth is not None:
+        keep_first_layers(config, depth, name)
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
     config.num_labels = len(labels) or 1
@@ -276,6 +280,10 @@ def load_pretrained(
     )
     settle_padding(model, tokenizer)
     anatomy = find_layers(model)
+    if depth is not None and anatomy.count != depth:
+        raise FrostlineError(
+            f"{name} has {anatomy.count} layers when its configuration asks for {depth}: leave --depth out."
+        )
     if stream := stream_of(model):
         stream.settle(anatomy)
     absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
@@ -293,12 +301,49 @@ def load_pretrained(
         model=model,
         tokenizer=tokenizer,
         anatomy=anatomy,
-        weights=files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
+        weights=weights_digest(folder, depth),
         vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
         max_length=min(text_limit(model, tokenizer), LONGEST),
         new=frozenset(head | missing),
         use_cache=use_cache,
+        depth=depth,
     )
+
+
+NUMBER_MATTERS = (
+    "esm",
+    "esmc",
+    "minicpm3",
+)  # model types that divide by a function of the number of layers, or read all
+
+
+def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> None:
+    """Let a configuration ask for its first ``depth`` layers only. Lists with an entry for each layer become as short.
+
+    Raises:
+        FrostlineError: It does not say how many layers it has, has fewer, or what a layer computes depends on their number.
+    """
+    text = config.get_text_config()
+    if text.model_type in NUMBER_MATTERS:
+        raise FrostlineError(
+            f"{name} is of the type {text.model_type}, whose layers compute something else if there are fewer of them: leave "
+            "--depth out."
+        )
+    layers = getattr(text, "num_hidden_layers", None)
+    if not isinstance(layers, int):
+        raise FrostlineError(f"The configuration of {name} does not say how many layers it has: leave --depth out.")
+    if not 1 <= depth <= layers:
+        raise FrostlineError(f"--depth {depth} is not among the {layers} layers of {name}: give 1 to {layers}.")
+    for key, value in vars(text).items():
+        if isinstance(value, list | tuple) and len(value) == layers:
+            setattr(text, key, value[:depth])
+    text.num_hidden_layers = depth
+
+
+def weights_digest(folder: Path, depth: int | None) -> str:
+    """The digest of the configuration and the weights of a model, of which the first ``depth`` layers are kept."""
+    digest = files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"])
+    return digest if depth is None else hashlib.sha256(f"{digest} {depth}".encode()).hexdigest()
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:

@@ -30,6 +30,7 @@ class Pretrained:
         name: The hub name or folder that the user gave.
         folder: Where the model's files are.
         revision: The commit of a hub model; None for a folder.
+        depth: How many of its first layers were kept; None: all.
         model: The classifier.
         tokenizer: Its tokenizer.
         anatomy: Its layers and the place of each parameter.
@@ -52,6 +53,7 @@ class Pretrained:
     max_length: int
     new: frozenset[str]
     use_cache: bool | None = None
+    depth: int | None = None
     head: HeadKind = OWN_HEAD
     _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
     _by_head: dict[HeadKind, "Pretrained"] = field(default_factory=dict)  # the same weights with other heads

@@ -2,19 +2,19 @@
 
 import hashlib
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.dataset_sources import is_folder
-from frostline.data.files import is_left_over
+from frostline.data.files import file_name, is_left_over
 from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.data.wording import did_you_mean
+from frostline.data.wording import comma_separated, did_you_mean, model_name
 from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
 from frostline.statistics.recipe import Recipe
@@ -22,7 +22,97 @@ from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Written, read_sweep
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
-from frostline.sweeps.settings import TRACKERS, Settings, require_reference
+from frostline.sweeps.settings import AUTO, TRACKERS, Settings, models_of, require_reference
+
+ALL_LAYERS = "all"  # a value of ``depth`` of a search
+
+
+@dataclass(frozen=True)
+class OneModel:
+    """A model that a search may take.
+
+    Attributes:
+        model: Its hub name or folder.
+        depth: How many of its first layers are kept; None: all.
+        out: The folder of its search.
+    """
+
+    model: str
+    depth: int | None
+    out: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of its search that others do not share."""
+        return {"model": self.model, "depth": self.depth, "out": str(self.out)}
+
+
+def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
+    """The models that the settings of a search name: each of ``model``, with each of ``depth``.
+
+    Several have folders of their own in ``out``, one alone has ``out`` itself.
+
+    Raises:
+        FrostlineError: One is named twice, a depth is impossible, or ``out`` holds the runs of one model and there are several.
+    """
+    out, depth = Path(values.get("out", "")).expanduser(), values.get("depth")
+    wanted = comma_separated(depth) if isinstance(depth, str) else depth if isinstance(depth, list | tuple) else [depth]
+    found = [
+        (model, depth)
+        for model in models_of(values.get("model", ""))
+        for depth in (
+            _depths_of(model, values.get("revision")) if wanted == [AUTO] else [_depth(one) for one in wanted]
+        )
+    ]
+    if len({*found}) < len(found):
+        raise FrostlineError("--depth names a number of layers twice: give each once.")
+    if len(found) < 2:
+        return [OneModel(model, depth, out) for model, depth in found]
+    if (out / "sweep.toml").exists():
+        raise FrostlineError(f"{out} holds the runs of one model: give another --out for several.")
+    names: list[str] = []
+    for model, depth in found:
+        name = file_name(model_name(model)) + (f"-{depth}-layers" if depth else "")
+        names.append(
+            f"{name}-{sum(one == name or one.startswith(f'{name}-again') for one in names)}" if name in names else name
+        )
+    return [OneModel(model, depth, out / name) for (model, depth), name in zip(found, names, strict=True)]
+
+
+def require_comparable(models: Sequence[OneModel], values: Mapping[str, Any], *, one_process: bool) -> None:
+    """Refuse what a search over several models cannot do.
+
+    Raises:
+        FrostlineError: Something of it is given.
+    """
+    if not one_process:
+        raise FrostlineError(
+            "Several models are searched by one process: leave out --processes and --executor, or give one --model."
+        )
+    several = len({one.model for one in models}) > 1
+    for name in ("target", "margin", "sure", *["revision"] * several):
+        if values.get(name) is not None:
+            raise FrostlineError(f"--{name} is about one model: leave it out, or give one --model.")
+
+
+def _depth(given: Any) -> int | None:
+    """A number of layers; None: all."""
+    if given is None or given == ALL_LAYERS:
+        return None
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise FrostlineError(f"--depth cannot be {given!r}: give numbers of layers, {ALL_LAYERS} or {AUTO}.") from None
+
+
+def _depths_of(model: str, revision: str | None) -> list[int | None]:
+    """All layers of a model, and two thirds, half and a third of them."""
+    layers = layers_in_config(model_folder(model, revision, ["config.json"])[0])
+    if layers is None:
+        raise FrostlineError(
+            f"The configuration of {model} does not say how many layers it has: give numbers as --depth."
+        )
+    return [None, *dict.fromkeys(max(1, round(share * layers)) for share in (2 / 3, 1 / 2, 1 / 3) if layers > 1)]
 
 
 def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:
@@ -42,6 +132,11 @@ def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:
     _check_data(spec)
     layers = layers_in_config(model_folder(spec.model, spec.revision, ["config.json"])[0])
     if layers is not None:
+        if spec.depth is not None and spec.depth > layers:
+            raise FrostlineError(
+                f"--depth {spec.depth} is more than the {layers} layers of {spec.model}: give at most {layers}."
+            )
+        layers = spec.depth or layers
         for recipe in (*spec.values_of("tune"), *more):
             spec.way_of(recipe).require_layers(layers)
 

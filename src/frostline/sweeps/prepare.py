@@ -181,6 +181,7 @@ def load_model(spec: Settings, task: Task, machine: Machine) -> Pretrained:
         labels=task.labels,
         task_type=task.task_type,
         revision=spec.revision,
+        depth=spec.depth,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,
         streams=whether_to_stream(spec.stream, machine.device),

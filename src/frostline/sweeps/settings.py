@@ -9,9 +9,8 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.files import file_name
 from frostline.data.kinds import DataSettings, Strict, Strings, of_help
-from frostline.data.wording import comma_separated, did_you_mean, model_name, parse_duration
+from frostline.data.wording import comma_separated, did_you_mean, parse_duration
 from frostline.model.terms import opened_by
 from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
 from frostline.statistics.recipe import NAMED, Recipe
@@ -37,6 +36,12 @@ class ModelSettings(Strict):
     model: str = Field(description="hub name, or folder written by save_pretrained")
     revision: str | None = Field(
         None, description="commit, tag or branch of a hub model", json_schema_extra=of_help("main")
+    )
+    depth: int | None = Field(
+        None,
+        ge=1,
+        description="keep only so many of the first layers of the model, of which the last k are tuned",
+        json_schema_extra=of_help("all layers"),
     )
     trust_remote_code: bool = Field(
         False,
@@ -408,39 +413,6 @@ def models_of(model: str | PathLike[str] | Sequence[str | PathLike[str]]) -> tup
     if twice := next((one for n, one in enumerate(models) if one in models[:n]), None):
         raise FrostlineError(f"--model names {twice} twice: give each model once.")
     return models
-
-
-def folders_of_models(out: str | PathLike[str], models: Sequence[str]) -> list[str]:
-    """The folder of the search of each model, in ``out`` and with its name; ``out`` itself for one model alone.
-
-    Raises:
-        FrostlineError: ``out`` holds the runs of one model, and there are several.
-    """
-    if len(models) == 1:
-        return [os.fspath(out)]
-    if os.path.exists(os.path.join(out, "sweep.toml")):
-        raise FrostlineError(f"{out} holds the runs of one model: give another --out for several.")
-    found: list[str] = []
-    for model in models:
-        name = file_name(model_name(model))
-        taken = sum(one == name or one.startswith(f"{name}-again") for one in found)
-        found.append(f"{name}-again{taken}" if taken else name)
-    return [os.path.join(out, one) for one in found]
-
-
-def require_comparable(values: Mapping[str, Any], *, one_process: bool) -> None:
-    """Refuse what a search over several models cannot do.
-
-    Raises:
-        FrostlineError: Something of it is given.
-    """
-    if not one_process:
-        raise FrostlineError(
-            "Several models are searched by one process: leave out --processes and --executor, or give one --model."
-        )
-    for name in ("target", "margin", "sure", "revision"):
-        if values.get(name) is not None:
-            raise FrostlineError(f"--{name} is about one model: leave it out, or give one --model.")
 
 
 def budget_seconds(budget: float | str | None, processes: int | None = None) -> float | None:

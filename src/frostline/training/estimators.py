@@ -193,6 +193,7 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
             **dict(fitted.input),
             model=pretrained.name if pretrained.revision else source.name if embed else str(source),
             revision=pretrained.revision,
+            depth=pretrained.depth,
             weights=pretrained.weights,
             precision=experiment.machine.precision,
         )

@@ -64,12 +64,14 @@ class ProbeFacts(ProbeInput):
     Attributes:
         model: The hub name or folder of the model, which is not copied.
         revision: The commit of a hub model.
+        depth: How many of its first layers are kept; None: all.
         weights: The digest of its configuration and weights.
         precision: The precision that computes the features.
     """
 
     model: str
     revision: str | None
+    depth: int | None = None
     weights: str
     precision: str
 
@@ -224,6 +226,7 @@ class SavedEstimator:
             labels=task.labels,
             task_type=task.task_type,
             revision=revision,
+            depth=facts.depth,
             trust_remote_code=trust_remote_code,
             streams=streams,
         )
