@@ -70,12 +70,9 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
         return [OneModel(model, depth, out) for model, depth in found]
     if (out / "sweep.toml").exists():
         raise FrostlineError(f"{out} holds the runs of one model: give another --out for several.")
-    names: list[str] = []
-    for model, depth in found:
-        name = file_name(model_name(model)) + (f"-{depth}-layers" if depth else "")
-        names.append(
-            f"{name}-{sum(one == name or one.startswith(f'{name}-again') for one in names)}" if name in names else name
-        )
+    names = [file_name(model_name(model)) + (f"-{depth}-layers" if depth else "") for model, depth in found]
+    if len({*names}) < len(names):
+        names = [f"{n}-{name}" for n, name in enumerate(names, start=1)]
     return [OneModel(model, depth, out / name) for (model, depth), name in zip(found, names, strict=True)]
 
 
