@@ -32,7 +32,7 @@ from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings, make_settings
 from frostline.training.result import ProbeReport, ReportedProbe, TaskFacts
 from ray_here import RayHere
-from tiny import assert_same_predictions
+from tiny import assert_same_predictions, sentences, write_csv
 
 TRIALS = st.builds(
     Candidate,
@@ -185,7 +185,8 @@ def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
         return finish(*args, **more)
 
     monkeypatch.setattr(search_module, "finish", keep)
-    answer = frostline.find(**{**search_settings, "test": search_settings["train"], "budget": 1.0}).answer
+    test = write_csv(tmp_path / "test.csv", sentences(200)[160:])
+    answer = frostline.find(**{**search_settings, "test": test, "budget": 1.0}).answer
     found = read_alternatives(search_settings["out"], TEST)
     assert set(found) == set(read_alternatives(search_settings["out"])) == {PROBE, WORDS}
     own = {"task": answer.task, "task_type": answer.task_type, "labels": ("negative", "positive")}
@@ -193,7 +194,7 @@ def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
     for name, logits in found.items():
         (tmp_path / name).mkdir()
         fitted[0][name].save(tmp_path / name, task, False)
-        saved = frostline.predict(tmp_path / name, search_settings["train"])
+        saved = frostline.predict(tmp_path / name, test)
         np.testing.assert_allclose(saved.values[:, 1], 1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), rtol=1e-5)
 
 
