@@ -106,6 +106,10 @@ def find(
         if only == TRANSFORMERS:
             _require_opened(plan)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
+            shown.note(
+                "The budget is for training: hidden states, probes, the saved model and the report come on top. --plan forecasts "
+                "how much."
+            )
             search = Search.start(plan, shown, seconds, processes=processes, ray=driver, **more)
             with search.others:
                 search.run(exhaustive=exhaustive)

@@ -18,7 +18,7 @@ from frostline.data.files import require_writable
 from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.report.plain_text import print_table, size_of, wrapped
-from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, space_lines
+from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, refit_seconds, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.settings import (
@@ -429,7 +429,17 @@ def _of_budget(made: "SearchPlan") -> str:
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."
         )
-    return text
+    return text + _of_whole(made)
+
+
+def _of_whole(made: "SearchPlan") -> str:
+    """What a search takes beside its budget; empty if that is unknown, or if nothing more is trained."""
+    refit, forecast = refit_seconds(made.plan), made.plan.forecast
+    if made.budget is None or refit is None or forecast is None or made.over:
+        return ""
+    seconds = max(0.0, made.budget - made.spent) + forecast.forward_pass_seconds + refit
+    more = "Hidden states and the saved model" if made.plan.refit_rows else "Hidden states"
+    return f" {more} come on top: at most about {duration(seconds)} in all, beside loading, probes and the report."
 
 
 def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:

@@ -110,7 +110,8 @@ class DataReport(BaseModel):
             if facts.empty_texts:
                 where = ", ".join(map(str, facts.empty_rows)) + (", ..." if facts.empty_texts > SHOWN_ROWS else "")
                 have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
-                found.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}); {they} not removed.")
+                row = "row" if facts.empty_texts == 1 else "rows"
+                found.append(f"{facts.empty_texts:,} {split} {have} an empty text ({row} {where}); {they} not removed.")
         return found
 
 

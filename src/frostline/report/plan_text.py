@@ -54,14 +54,21 @@ def device_lines(plan: "Plan") -> Iterator[str]:
         yield f"{plan.processes} GPUs: one process trains on each."
 
 
+def refit_seconds(plan: "Plan") -> float | None:
+    """The most seconds that the training of the saved model on all rows takes, by the forecast; None if that is unknown."""
+    if plan.refit_rows is None:
+        return 0.0
+    cells, workers = (plan.forecast.cells, plan.forecast.workers) if plan.forecast else ((), 1)
+    return max((workers * cell.seconds * plan.refit_rows / cell.train_size for cell in cells), default=None)
+
+
 def space_lines(plan: "Plan") -> Iterator[str]:
     """The disk space that is free and needed, and how many examples are truncated."""
     yield (
         f"Free for the cache: {size_of(plan.states.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}."
     )
     if plan.refit_rows is not None:
-        cells, workers = (plan.forecast.cells, plan.forecast.workers) if plan.forecast else ((), 1)
-        seconds = max((workers * cell.seconds * plan.refit_rows / cell.train_size for cell in cells), default=None)
+        seconds = refit_seconds(plan)
         time = "" if seconds is None else f": at most about {duration(seconds)}"
         yield (
             f"The saved model is then trained once more on all {plan.refit_rows:,} labelled rows, beyond any budget{time}."

@@ -231,7 +231,8 @@ def _recommendation(comparison: Comparison, chosen: str, full: Cell, layers: int
     rows = comparison.rows(chosen)
     rows = f",{rows}" if rows else ""
     if weak:
-        above = f"{_noun(full.recipe)} is not yet shown to be above {comparison.baseline}"
+        verb = "are" if (full.recipe.k or 0) > 1 else "is"  # the last 2 layers
+        above = f"{_noun(full.recipe)} {verb} not yet shown to be above {comparison.baseline}"
         sure = f"The difference is {_difference(beside)} (95 % interval), but {above}"
     else:
         goal = f"{probability(beside.probability)} sure to {comparison.reached(_noun(full.recipe))}"
