@@ -163,6 +163,7 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
         ("last 4", 1.0, "the last 4"),
         ("full for 3 epochs", 0.3, "all layers for 10 epochs"),
         ("last 2 for 10 epochs", 1.0, "the last 2 for 10 epochs"),
+        ("head only for 3 epochs", 0.0, "all layers"),
     ],
 )
 def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: str) -> None:
@@ -170,7 +171,9 @@ def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: s
     curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
     axes, text = axes_of(curve)
     assert f"at its share of {whole}:" in text
-    share = "what is tuned, and its layers times epochs as a" if "epochs" in whole else "tuned last layers, and their"
+    share = (
+        "what is tuned, and its layers times epochs as a" if "epochs" in reference else "tuned last layers, and their"
+    )
     assert axes.get_xlabel() == f"{share} share\nof {whole} (the cost)"
 
 

@@ -73,6 +73,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "one seed": make_runs(clear, seeds=1),
     "without full, the largest k": levels(LIKE_FULL),
     "without full, another k": levels({0: 0.5, 1: 0.9, 2: 0.9}),
+    "a probe beside the head only": levels({0: 0.6, "probe": 0.8}),
     "without full, with ways": levels({1: 0.7, "lora-1": 0.8}),
     "without full, after a search": (levels(LIKE_FULL), SearchOutcome(skipped=["last 3"])),
     "full was too dear": (levels(LIKE_FULL), SearchOutcome(instead=NO_BUDGET)),

@@ -72,7 +72,9 @@ def whole(curve: SizeAnswer) -> str:
     reference = Recipe(curve.decision.reference)
     layers = "all layers" if reference.is_full else f"the {reference.trained}"
     cost = next(one.cost_of_full for one in curve.choices if one.choice == reference)
-    if reference.epochs is None or not cost:  # k = 0 tunes no layer, for however long
+    if not cost:  # k = 0 tunes no layer, for however long
+        return "all layers"
+    if reference.epochs is None:
         return layers
     longest = reference.epochs / cost
     return f"{layers} for {longest:.4g} epochs"

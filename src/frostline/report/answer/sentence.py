@@ -256,7 +256,9 @@ def _difference(choice: Choice) -> str:
 
 
 def _cost(cell: Cell, full: Cell) -> str:
-    """What a choice costs beside full fine-tuning; empty if costs cannot be compared."""
+    """What a choice costs beside full fine-tuning; empty if costs cannot be compared, or if the reference tunes no layer."""
+    if full.recipe.k == 0:
+        return ""
     text = f", at {100 / cell.times_cheaper:.0f} % of the training time" if cell.times_cheaper else ""
     if text and cell.peak_memory_bytes and full.peak_memory_bytes:
         memory = cell.peak_memory_bytes / full.peak_memory_bytes
