@@ -14,6 +14,7 @@ from scipy import stats
 from frostline.statistics.answer import Difference
 from frostline.statistics.cells import FAILURES, failures, succeeded, with_outcomes
 from frostline.statistics.inference import holm, seeds_needed
+from frostline.statistics.recipe import Recipe
 from synthetic_results import answer, by_name, one
 
 KS = ("0", "1", "2", "full")
@@ -213,3 +214,14 @@ def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_
     few, many = (seeds_needed(distance, by_seed, by_row, 49) for distance in (near * times, near))
     assert many is None or (few is not None and 2 <= few <= many)
     assert seeds_needed(-near, by_seed, by_row, 49) == many
+
+
+def test_a_way_is_expected_to_score_as_the_k_of_its_cost_also_if_that_k_was_not_trained() -> None:
+    """The last 3 of 4 layers lie between the last one, which scores .80, and all of them, with .86. So .845 is no surprise."""
+    way = {"recipe": Recipe("lora-3"), "tuned_layers": 3, "tuned_share": 0.75, "run": "way"}
+    ends = (("1", 0.78, 0.82, 0.25), ("full", 0.84, 0.88, 1.0))
+    trained = [one(k, seed, score, tuned_share=share) for k, *both, share in ends for seed, score in enumerate(both)]
+    found = answer([*trained, one("1", 0, 0.845, **way)])
+    expected = {choice.choice: choice.expected for choice in found.choices}
+    assert expected["lora-3"] == pytest.approx(0.844, abs=0.004)  # .830 if it were expected to score as the last layer
+    assert "last 3" not in expected
