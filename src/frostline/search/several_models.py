@@ -97,10 +97,12 @@ class Contender:
         )
 
     def best_run(self) -> tuple[float, float] | None:
-        """The share of layers and the score of its best run of some last layers; None if it has none."""
+        """The share of layers and the score of its best run of some last layers; None if none has learned anything."""
         seen = self.search.seen
         runs = [(one.recipe, run.score) for one, run in seen.known.items() if one.recipe.is_k and one.recipe.k != 0]
-        scored = [(found, seen.space.share(recipe)) for recipe, found in runs if found is not None]
+        scored = [
+            (found, seen.space.share(recipe)) for recipe, found in runs if found is not None and found > seen.chance
+        ]
         return max(scored)[::-1] if scored else None
 
     def behind(self, leader: "Contender") -> tuple[float, float, str]:

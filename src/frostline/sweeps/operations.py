@@ -113,8 +113,9 @@ class CostModel:
         return self._price(self.experiment.for_run(spec), batches, self.cut(spec) or 0)
 
     def predicting(self, rows: Rows, batch_size: int) -> float:
-        """Operations of predicting these rows with the whole model, as it is saved."""
-        return self._price(self.experiment, Batches.of(self.experiment.tokens.lengths[rows], batch_size), 0)
+        """Operations of predicting these rows with the whole model as transformers runs it: every layer for every token."""
+        batches = Batches.of(self.experiment.tokens.lengths[rows], batch_size)
+        return self._price(self.experiment, batches, 0, every_token=True)
 
     def forward_pass(self, rows: Rows) -> float:
         """Operations of the forward pass over the frozen layers for these rows."""
@@ -134,12 +135,16 @@ class CostModel:
         start: int,
         stop: int | None = None,
         trained: Set[str] = frozenset(),
+        *,
+        every_token: bool = False,
     ) -> float:
         """Operations of the layers from ``start`` to before ``stop``; None: to the logits, with the head.
 
+        The last layer computes the token that the head reads, or ``every_token``.
         ``trained`` are the names of the parameters that are trained, without which it is a forward pass.
         """
-        anatomy, sizes, head_token = experiment.pretrained.anatomy, self._sizes_of(experiment), experiment.head_token
+        anatomy, sizes = experiment.pretrained.anatomy, self._sizes_of(experiment)
+        head_token = None if every_token else experiment.head_token
         all_of, trained_of = Counter[str](), Counter[str]()
         for name, size in sizes.items():
             all_of[anatomy.places[name]] += size

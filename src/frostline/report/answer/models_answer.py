@@ -23,16 +23,16 @@ def answer_over_models(
     valued = [one for one in models if one.value is not None]
     best = max(valued, key=_value, default=None)
     cheap = [one for one in valued if best and one.inference_operations <= CHEAPER * best.inference_operations]
-    first = next(iter(answers.values()))
+    best_cheap, first = max(cheap, key=_value, default=None), next(iter(answers.values()))
     return ModelsAnswer(
         schema_version=SCHEMA_VERSION,
-        sentence=_sentence(best, models, answers),
+        sentence=_sentence(best, best_cheap, models, answers),
         task=first.task,
         metric=first.metric,
         train_size=first.sizes[0].train_size or 0,
         models=list(models),
         recommended=best.model if best else None,
-        cheaper=max(cheap, key=_value).model if cheap else None,
+        cheaper=best_cheap.model if best_cheap else None,
         price=first.price,
         price_inference=price_inference,
         seconds=sum(one.seconds for one in models),
@@ -44,26 +44,38 @@ def _value(one: ModelAnswer) -> float:
     return one.value
 
 
-def _sentence(best: ModelAnswer | None, models: Sequence[ModelAnswer], answers: Mapping[str, Answer]) -> str:
+def _sentence(
+    best: ModelAnswer | None,
+    cheap: ModelAnswer | None,
+    models: Sequence[ModelAnswer],
+    answers: Mapping[str, Answer],
+) -> str:
+    """What to take and how good it is; then the next best model and the best one with far cheaper predictions."""
     if best is None:
         return f"No model can be recommended. {' '.join(f'{one.model}: {one.why}' for one in models)}"
     answer = answers[best.model]
     assert best.choice is not None and best.rows is not None
     first = headline(answer.sentence)[0]
     scored = f"{names.metric(answer.metric)} {formatting.score(best.expected)}"
+    others = sorted((one for one in models if one not in (best, cheap) and one.value is not None), key=_value)
     parts = [
         f"Take {best.model}: {first[:1].lower()}{first[1:]}",
         f"Expect {scored} on {best.rows:,} validation examples.",
+        *(_beside(one, best) for one in (*others[-1:], *([cheap] if cheap else []))),
     ]
-    parts += [_beside(one, best) for one in models if one is not best]
+    left_out = [one for one in models if one.value is None]
+    if len(left_out) == 1:
+        (one,) = left_out
+        parts.append(f"{one.model} was left out: {one.why[:1].lower()}{one.why[1:]}")
+    elif left_out:
+        parts.append(f"{', '.join(one.model for one in left_out[:-1])} and {left_out[-1].model} were left out.")
     return " ".join(parts)
 
 
 def _beside(one: ModelAnswer, best: ModelAnswer) -> str:
     """A sentence on a model that is not recommended."""
     times = f"{formatting.times(one.inference_operations / best.inference_operations)} the operations for a prediction"
-    if one.choice is None or one.below is None:
-        return f"{one.model} was left out: {one.why[:1].lower()}{one.why[1:]} It takes {times}."
+    assert one.below is not None
     less = "less" if one.below >= 0 else "more"
     interval = ""
     if one.low is not None and one.high is not None:
