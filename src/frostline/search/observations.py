@@ -207,6 +207,7 @@ class Observations:
         batches: The candidates that were trained together.
         best_elsewhere: The value of the best choice of other models that are searched with this one.
         spent_elsewhere: The seconds of the budget that other models have taken.
+        budget_of_leader: The default budget of the best of several models, which is that of all; None: its own.
     """
 
     space: SearchSpace
@@ -222,6 +223,7 @@ class Observations:
     batches: list[tuple[Candidate, ...]] = field(default_factory=list)
     best_elsewhere: float = -math.inf
     spent_elsewhere: float = 0.0
+    budget_of_leader: float | None = None
     _surrogate: tuple[int, Surrogate | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -256,6 +258,8 @@ class Observations:
         """Wall-clock seconds that all batches may take."""
         if self.budget_given is not None:
             return self.budget_given
+        if self.budget_of_leader is not None:
+            return self.budget_of_leader
         shares = self._reference_seconds or [self.run_seconds(self.space.reference) / self.workers]
         times = self.space.lengths.longest / self.space.lengths.shortest
         return default_budget(float(np.median(shares)) * times)

@@ -2,9 +2,9 @@
 
 Each model has a search of its own, with its tokens, its cached hidden states, its posterior and its folder. All are scored on
 the same rows, in the same unit of cost. First probes are fitted to the hidden states of every model, at the cost of one forward
-pass each. The model with the best probe trains its initial design. From then on each model offers the next batch of its policy,
-and the batch with the highest net gain is trained. A gain counts only as far as it exceeds the best value of the other models, so
-a model that cannot win any more gets no more runs.
+pass each. The model with the best probe, less the price of its layers, trains its initial design. From then on each model offers
+the next batch of its policy, and the batch with the highest net gain is trained. A gain counts only as far as it exceeds the best
+value of the other models, so a model that cannot win any more gets no more runs.
 
 A model whose reference has no score yet has no posterior. The gain of its next batch is then that of the model as a whole: its
 best value is normal around that of the best model, less what it is behind where both were measured alike. That is at their
@@ -233,16 +233,16 @@ class SearchOverModels:
 
     def _next(self) -> tuple[Contender, Batch] | None:
         """The model that takes the next step, with its batch; None if none is worth its time. ``stop`` then has the reasons."""
-        self._share()
         offers: list[tuple[float, Contender, Batch]] = []
         by_value = [(value, one) for one in self.contenders if (value := one.value) is not None]
         leader = max(by_value, key=lambda pair: pair[0])[1] if by_value else None
-        for one in self.contenders if leader else self._by_probe():
+        self._share(leader)
+        for one in self.contenders if leader else self._by_promise():
             offer = _offer(one.search)
             one.stop = offer if isinstance(offer, Stop) else None
             if isinstance(offer, Stop):
                 continue
-            if leader is None:  # the model with the best probe is the first to train
+            if leader is None:  # the most promising model is the first to train
                 return one, offer
             net, why = offer.net, NOT_BETTER
             if one is not leader and math.isinf(net):
@@ -261,24 +261,28 @@ class SearchOverModels:
         _, one, batch = max(offers, key=lambda offer: offer[0])
         return one, batch
 
-    def _share(self) -> None:
-        """Tell each search the best value and the time of the others."""
+    def _share(self, leader: Contender | None) -> None:
+        """Tell each search the best value and the time of the others, and the budget of the leader."""
         values = [one.value for one in self.contenders]
+        budget = None
+        if leader is not None:
+            leader.search.seen.budget_of_leader = None
+            budget = leader.search.seen.budget
         for n, one in enumerate(self.contenders):
-            others = [value for m, value in enumerate(values) if m != n and value is not None]
-            one.search.seen.best_elsewhere = max(others, default=-math.inf) + one.inference_cost
-            one.search.seen.spent_elsewhere = sum(
-                other.search.seen.spent for other in self.contenders if other is not one
-            )
+            seen, others = one.search.seen, [value for m, value in enumerate(values) if m != n and value is not None]
+            seen.best_elsewhere = max(others, default=-math.inf) + one.inference_cost
+            seen.spent_elsewhere = sum(other.search.seen.spent for other in self.contenders if other is not one)
+            seen.budget_of_leader = budget
 
-    def _by_probe(self) -> list[Contender]:
-        """The models by the scores of their best probes, the best first."""
+    def _by_promise(self) -> list[Contender]:
+        """The models in the order in which they begin: by the score of the best probe, less what half of the layers cost."""
 
-        def best(one: Contender) -> float:
+        def promise(one: Contender) -> float:
             report = one.search.alternatives.probes
-            return -math.inf if report is None or report.best.score is None else report.best.score
+            probe = -math.inf if report is None or report.best.score is None else report.best.score
+            return probe - one.search.seen.rule.price / 2 - one.inference_cost
 
-        return sorted(self.contenders, key=best, reverse=True)
+        return sorted(self.contenders, key=promise, reverse=True)
 
 
 def search_models(
