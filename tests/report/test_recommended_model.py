@@ -448,7 +448,7 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
 
 
 def finished(out: Path) -> Answer:
-    plan: Any = SimpleNamespace(store=SimpleNamespace(out=out))
+    plan: Any = SimpleNamespace(store=SimpleNamespace(out=out), spec=SimpleNamespace(track=None))
     return finish(plan, Progress(), save_model=False)
 
 
