@@ -1,5 +1,8 @@
 """Draws of the mean scores of all choices, and what is expected of a k or a way before it was seen."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -200,3 +203,24 @@ def test_a_learning_rate_that_was_not_chosen_makes_the_chosen_ones_no_noisier() 
     known = observed(*steady, (0.70, 0.83, 0.76), depth=(0.0, 0.5, 1.0, None))
     with_bad = SeedNoise.of(replace(known, other_rates={3: 2}))
     assert with_bad.pooled == SeedNoise.of(observed(*steady)).pooled < SeedNoise.of(known).pooled / 4
+
+
+def test_every_process_draws_the_same_bits() -> None:
+    """The order of a set of texts is another one in every process, so no sum may follow it."""
+    code = """
+import numpy as np
+from frostline.statistics.inference import shared_row_covariance
+from frostline.statistics.posterior import Observed, posterior
+random = np.random.default_rng(3)
+scores = [{str(seed): float(x) for seed, x in enumerate(random.normal(0.8, 0.02, 7))} for _ in range(4)]
+left_out = [{seed: x + random.normal(0, 0.01, 20) for seed, x in one.items()} for one in scores]
+rows = shared_row_covariance(left_out, 0.002)
+print(posterior(Observed(scores, rows, (0.0, 0.3, 0.6, 1.0))).draws.tobytes().hex()[:4000], rows.tobytes().hex())
+"""
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "5")
+    }
+    assert len(outputs) == 1

@@ -122,7 +122,7 @@ def _luck(deviations: Sequence[Mapping[str, Array]]) -> Array:
     luck = np.zeros((count, count))
     for n, ours in enumerate(deviations):
         for m, theirs in enumerate(deviations[: n + 1]):
-            products = [ours[seed] @ theirs[seed] for seed in ours.keys() & theirs.keys()]
+            products = [ours[seed] @ theirs[seed] for seed in ours if seed in theirs]
             freedom = max(1, len(ours) - 1) * max(1, len(theirs) - 1)
             luck[n, m] = luck[m, n] = sum(products) / np.sqrt(len(ours) * len(theirs) * freedom)
     return luck

@@ -408,7 +408,7 @@ def _seed_correlation(deviations: Sequence[Mapping[str, float]], variance: float
         sum(one[seed] * other[seed] for seed in common) / (variance * (len(common) - 1))
         for n, one in enumerate(deviations)
         for other in deviations[:n]
-        if len(common := one.keys() & other.keys()) > 1
+        if len(common := [seed for seed in one if seed in other]) > 1
     ]
     seeds = max(map(len, deviations)) - 1
     estimate = float(np.mean(products)) if products else 0.0
