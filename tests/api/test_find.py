@@ -29,7 +29,7 @@ from frostline.sweeps.results.search_record import read_search
 from frostline.training.linear_models import WordsModel
 from frostline.training.train import run as train
 from records import failure, runs_in
-from tiny import SMALL, Notes, TrainWith, contents, plan_of
+from tiny import SMALL, Notes, TrainWith, contents, plan_of, sentences, write_csv
 
 NOT_KEYS = {
     "negative",
@@ -85,10 +85,18 @@ class Interrupted(Notes):
 
 
 @pytest.fixture(scope="module")
-def watched(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Watched]:
+def other_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of rows that are not in ``tiny_table``."""
+    return write_csv(tmp_path_factory.mktemp("rows") / "test.csv", sentences(200)[160:])
+
+
+@pytest.fixture(scope="module")
+def watched(
+    tiny_bert: Path, tiny_table: Path, other_rows: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Results, Watched]:
     """A finished search with a test set, and its progress. Tests must not write into it."""
     out = tmp_path_factory.mktemp("search") / "o"
-    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": tiny_table, "out": out, "budget": "1000s"}
+    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": other_rows, "out": out, "budget": "1000s"}
     progress = Watched(out)
     return frostline.find(**given, progress=progress), progress
 
@@ -162,10 +170,10 @@ def test_every_key_of_the_answer_is_documented(watched: tuple[Results, Watched])
 
 
 def test_an_interrupted_search_continues_to_the_same_answer(
-    watched: tuple[Results, Watched], tiny_bert: Path, tiny_table: Path, tmp_path: Path
+    watched: tuple[Results, Watched], tiny_bert: Path, tiny_table: Path, other_rows: Path, tmp_path: Path
 ) -> None:
     whole, out = watched[0].answer, tmp_path / "again"
-    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": tiny_table, "out": out, "budget": "1000s"}
+    given = {**SMALL, "model": tiny_bert, "train": tiny_table, "test": other_rows, "out": out, "budget": "1000s"}
     for steps, ended in ((1, 0), (2, 1)):
         with pytest.raises(KeyboardInterrupt):
             frostline.find(**given, progress=Interrupted(KeyboardInterrupt(), steps, ended))

@@ -11,7 +11,7 @@ from frostline.sweeps.settings import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, Setti
 
 FIELDS = Settings.model_fields
 # What is accepted for these is more than a value of another type: paths, tables, names of ways, `same`, tables of a TOML file.
-OWN = {"model", "train", "validation", "test", "data", "tune", "head_learning_rate", "way", "grid"}
+OWN = {"model", "depth", "train", "validation", "test", "data", "tune", "head_learning_rate", "way", "grid"}
 
 
 def accepted(kind: Any) -> Any:

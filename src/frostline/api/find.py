@@ -1,5 +1,6 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -91,6 +92,8 @@ def find(
     tables, plain = split_off_tables({**settings, "out": out})
     more: dict[str, Any] = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
     models = models_to_search(plain)
+    if not 0 <= price_inference < math.inf:
+        raise FrostlineError(f"--price-inference cannot be {price_inference:g}: give points from 0 on.")
     if len(models) > 1:
         require_comparable(models, settings, one_process=processes is None and ray is None)
         folder = Path(out).expanduser()
@@ -100,6 +103,8 @@ def find(
             more |= {"price_inference": price_inference * POINT, "exhaustive": exhaustive}
             search_models(plans, folder, shown, seconds, **more)
         return SeveralModels(folder, tables)
+    if price_inference:
+        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
     plain = {**plain, "depth": models[0].depth if models else None}
     with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
@@ -152,6 +157,10 @@ def _without_probes(
     """A search that has fitted and trained nothing, with these arguments of :func:`find`."""
     seconds = budget_seconds(budget, processes)
     tables, plain = split_off_tables(settings)
+    models = models_to_search(plain)
+    if len(models) > 1:
+        raise FrostlineError("A plan is about one model with one depth: give one of them.")
+    plain = {**plain, "depth": models[0].depth if models else None}
     with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
         plan.check_cuts()

@@ -168,7 +168,12 @@ class SeveralModels(Results):
     @property
     def answer(self) -> ModelsAnswer:  # type: ignore[override]
         """Which model to take, what each of them reaches, and what it costs."""
-        return ModelsAnswer.read(self.folder / "answer.json")
+        try:
+            return ModelsAnswer.read(self.folder / "answer.json")
+        except ValueError as error:
+            raise FrostlineError(
+                f"{self.folder / 'answer.json'} is damaged: the same search writes it again, from the runs in the folder."
+            ) from error
 
     @property
     def models(self) -> dict[str, Results]:
@@ -197,8 +202,8 @@ class SeveralModels(Results):
             FrostlineError: Always; the message says what to do instead.
         """
         raise FrostlineError(
-            "Several models are searched further by the same call with a larger budget. More runs of one of them: "
-            "models[NAME].more(...)."
+            "Several models are searched further by the same call with a larger budget. models[NAME].more(...) trains more runs "
+            "of one of them, and the same call then takes them into account."
         )
 
     def __repr__(self) -> str:

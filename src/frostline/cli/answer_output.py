@@ -3,7 +3,6 @@
 The table of choices on the terminal: the recommended one, full fine-tuning, and what lies around them.
 """
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -183,9 +182,9 @@ def _next_steps(answer: "Answer", out: Path) -> list[str]:
 
 def print_models(answer: "ModelsAnswer", out: Path) -> None:
     """Print the answer about several models, a line for each, and where the files are."""
-    from frostline.report.names import printed
+    from frostline.report.answer.models_answer import by_value
+    from frostline.report.names import baseline, printed
 
-    order = sorted(answer.models, key=lambda one: one.below if one.below is not None else math.inf)
     table = [
         (
             ">" if one.model == answer.recommended else "",
@@ -196,7 +195,7 @@ def print_models(answer: "ModelsAnswer", out: Path) -> None:
             f"{one.inference_operations:.1e}",
             str(one.runs),
         )
-        for one in order
+        for one in by_value(answer)
     ]
     head = ("", "model", "choice", "expected", "points below", "operations of a prediction", "runs")
     lines = [
@@ -206,7 +205,8 @@ def print_models(answer: "ModelsAnswer", out: Path) -> None:
         "",
     ]
     lines.append(f"{'Report':<13}{out / 'report.html'}")
-    if answer.recommended is not None:
-        lines.append(f"{'Model':<13}{out / 'model'}")
+    if (best := answer.model(answer.recommended)) is not None:
+        doubt = f" (not shown to be above the {baseline(answer.metric)})" if best.above_baseline is False else ""
+        lines.append(f"{'Model':<13}{out / 'model'}{doubt}")
     for line in lines:
         typer.echo(harmless(line), file=unchecked(sys.stdout))

@@ -258,7 +258,7 @@ def find(
     if len(models) > 1:
         require_comparable(models, settings, one_process=processes is None and who.name == "local")
     elif price_inference:
-        raise FrostlineError("--price-inference is for several models: leave it out, or give --model A,B.")
+        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
     most = [] if max_k is None else [Recipe(max_k)]
     for one in models:
         spec = search_settings({**DEFAULTS, **settings, **one.settings}, max_k, ways, only)

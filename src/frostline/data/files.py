@@ -246,7 +246,13 @@ def _replace_folder(aside: Path, target: Path) -> None:
 
 
 def copy_folder(folder: Path, target: Path, *, inside: Path) -> None:
-    """Copy a folder, in place of ``target`` if that exists. Files are linked, so they need no more space, if the disk can."""
+    """Copy a folder, in place of ``target`` if that exists. Files are linked, so they need no more space, if the disk can.
+
+    Raises:
+        FrostlineError: The target holds runs.
+    """
+    if (target / "sweep.toml").exists():
+        raise FrostlineError(f"{target} holds runs, and the model would replace it: move it away.")
 
     def linked(source: str, copy: str) -> str:
         try:

@@ -254,7 +254,7 @@ def load_pretrained(
     trust = {"trust_remote_code": trust_remote_code}
     config = read_config(name, folder, "its config.json cannot be used", **trust)
     if depth is not None:
-        keep_first_layers(config, depth, name)
+        depth = keep_first_layers(config, depth, name)
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
     config.num_labels = len(labels) or 1
@@ -317,8 +317,11 @@ NUMBER_MATTERS = (
 )  # model types that divide by a function of the number of layers, or read all
 
 
-def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> None:
+def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> int | None:
     """Let a configuration ask for its first ``depth`` layers only. Lists with an entry for each layer become as short.
+
+    Returns:
+        The depth; None if these are all layers.
 
     Raises:
         FrostlineError: It does not say how many layers it has, has fewer, or what a layer computes depends on their number.
@@ -334,10 +337,16 @@ def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> None:
         raise FrostlineError(f"The configuration of {name} does not say how many layers it has: leave --depth out.")
     if not 1 <= depth <= layers:
         raise FrostlineError(f"--depth {depth} is not among the {layers} layers of {name}: give 1 to {layers}.")
+    if depth == layers:
+        return None
+    try:
+        text.num_hidden_layers = depth
+    except NotImplementedError:  # the layers are in blocks
+        raise FrostlineError(f"The layers of {name} cannot be made fewer: leave --depth out.") from None
     for key, value in vars(text).items():
         if isinstance(value, list | tuple) and len(value) == layers:
             setattr(text, key, value[:depth])
-    text.num_hidden_layers = depth
+    return depth
 
 
 def weights_digest(folder: Path, depth: int | None) -> str:

@@ -152,7 +152,10 @@ def _next_command(
     spec, enough = folder.spec, None if search is None or newer_runs(search, folder.rows) else search.enough_budget
     larger = None
     if search and enough:
-        larger = f"{SAME_COMMAND}--budget {duration_at_least(enough).replace(' ', '')}", enough - search.spent_seconds
+        larger = (
+            f"{SAME_COMMAND}--budget {duration_at_least(enough).replace(' ', '')}",
+            enough - search.spent_seconds - search.elsewhere_seconds,
+        )
         if outcome.instead:
             return larger
     with_folds = not folder.identity.folds and spec.validation is None and folder.identity.train_rows < FEW_ROWS

@@ -208,6 +208,7 @@ class Observations:
         best_elsewhere: The value of the best choice of other models that are searched with this one.
         spent_elsewhere: The seconds of the budget that other models have taken.
         budget_of_leader: The default budget of the best of several models, which is that of all; None: its own.
+        price_of_budget: The score that the whole budget is worth with several models; None: what the rule says.
     """
 
     space: SearchSpace
@@ -224,6 +225,7 @@ class Observations:
     best_elsewhere: float = -math.inf
     spent_elsewhere: float = 0.0
     budget_of_leader: float | None = None
+    price_of_budget: float | None = None
     _surrogate: tuple[int, Surrogate | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -287,9 +287,15 @@ def acquisitions(seen: Observations) -> list[Acquisition]:
     return sorted(found, key=lambda one: -one.net)
 
 
-def price_of(seen: Observations, candidates: Sequence[Candidate]) -> float:
+def price_of(seen: Observations, seconds: float) -> float:
+    """What so many seconds of training cost, in score."""
+    of_budget = seen.rule.exchange if seen.price_of_budget is None else seen.price_of_budget
+    return of_budget * seconds / max(seen.budget, 1e-9)
+
+
+def _price(seen: Observations, candidates: Sequence[Candidate]) -> float:
     """What the time of a batch costs, in score."""
-    return seen.rule.exchange * seen.predicted_seconds(candidates) / max(seen.budget, 1e-9)
+    return price_of(seen, seen.predicted_seconds(candidates))
 
 
 def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Candidate, ...]:
@@ -326,7 +332,7 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
             gain = surrogate.gain(seen.in_full_stacks(candidates), seen.best_elsewhere)
-            yield Acquisition(Batch(candidates, why), gain, price_of(seen, candidates))
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
 
 
 def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
@@ -346,7 +352,7 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
                 f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
             ),
             share * surrogate.gain(seen.in_full_stacks(every), seen.best_elsewhere),
-            share * price_of(seen, every),
+            share * _price(seen, every),
         )
 
 
@@ -373,4 +379,4 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
             gain = float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
             why = f"Try another learning rate for {in_words(recipe)}."
-            yield Acquisition(Batch(candidates, why), gain, price_of(seen, candidates))
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))

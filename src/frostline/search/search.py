@@ -463,6 +463,7 @@ class Search:
             interim_analyses=interim_analyses(len(space.seeds)),
             budget_seconds=seen.budget if seen.budget_is_final else None,
             spent_seconds=seen.spent,
+            elsewhere_seconds=seen.spent_elsewhere,
             operations={recipe: space.operations[recipe] for recipe in space.recipes},
             num_train_epochs=list(self.plan.spec.num_train_epochs),
             learning_rates=list(space.learning_rates),

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from frostline.data.files import copy_folder, remove
+from frostline.data.wording import duration
 from frostline.fast.switch import objects_frozen
 from frostline.model.anatomy import count_parameters
 from frostline.report.answer.models_answer import answer_over_models
@@ -30,12 +31,12 @@ from frostline.report.pages.models_page import write_models
 from frostline.report.rebuild import finish
 from frostline.search.policy import NEGLIGIBLE, Batch, Stop, policy, price_of
 from frostline.search.search import INTERRUPTED, Search
-from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.analysis_settings import POINT, PRICE
 from frostline.statistics.answer import Answer, Decision, ModelAnswer
 from frostline.statistics.decision import Option
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import Alternative, Scored
+from frostline.statistics.run_result import PROBE, WORDS, Alternative, Scored
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.tensor_files import BestWeights
@@ -54,26 +55,36 @@ class Contender:
     Attributes:
         name: Of the model, as tables print it.
         search: Its own search. Costs are in units of full fine-tuning of the first model.
-        inference: Operations for the predictions of all validation examples.
-        inference_cost: What that is worth, in score; 0 unless predictions have a price.
+        inference: Operations for the predictions of all validation examples with the whole model.
+        price: The score that an operation of predictions is worth; 0 unless predictions have a price.
         stop: Why it was trained no further; None while it may be.
     """
 
     name: str
     search: Search
     inference: float
-    inference_cost: float = 0.0
+    price: float = 0.0
     stop: Stop | None = None
+
+    def inference_of(self, choice: str) -> float:
+        """Operations of predicting all validation examples with a choice. A probe needs only the layers that it reads."""
+        if choice == WORDS:
+            return 0.0
+        report = self.search.alternatives.probes
+        if choice == PROBE and report is not None:
+            return self.inference * max(report.best.layers) / report.layers
+        return self.inference
 
     @property
     def value(self) -> float | None:
-        """The value of its best choice; None as long as no reference and no model without tuned layers can tell it."""
+        """The value of its best choice; None as long as nothing is known to reach anything."""
         seen, surrogate = self.search.seen, self.search.seen.surrogate()
         if surrogate is not None:
-            return surrogate.rule.value(surrogate.best) - self.inference_cost
-        if self.stop is None or self.stop.no_reference or self.stop.nothing_learned:
+            return surrogate.rule.value(surrogate.best) - self.price * self.inference_of(surrogate.best.name)
+        if self.stop is None or self.stop.nothing_learned:
             return None
-        return max(seen.alternative_score, *(one.mean for one in seen.results_so_far())) - self.inference_cost
+        known = max(seen.alternative_score, *(one.mean for one in seen.results_so_far()), -math.inf)
+        return None if known == -math.inf else known - self.price * self.inference
 
     def expected(self, share: float) -> float | None:
         """The expected score of the k that tunes about this share of the layers; None before its reference has a score."""
@@ -107,7 +118,7 @@ class Contender:
 
     def behind(self, leader: "Contender") -> tuple[float, float, str]:
         """What its best value is expected to be below that of the leader, with its standard deviation, and the reason."""
-        dearer = self.inference_cost - leader.inference_cost
+        dearer = self.price * (self.inference - leader.inference)
         if (surrogate := leader.search.seen.surrogate()) is not None:
             dearer += (self.search.seen.rule.price - surrogate.rule.price) * surrogate.best.cost
         if (run := self.best_run()) and (theirs := leader.expected(run[0])) is not None:
@@ -133,12 +144,14 @@ class SearchOverModels:
         contenders: The models, in the order in which they were given.
         out: The folder of all; that of each model is in it.
         progress: Where progress is reported.
+        price: The score that full fine-tuning of the first model is worth.
         price_inference: The score that predictions with the first model are worth.
     """
 
     contenders: Sequence[Contender]
     out: Path
     progress: Progress
+    price: float = PRICE
     price_inference: float = 0.0
     _shown: Contender | None = field(default=None, init=False)
 
@@ -164,49 +177,63 @@ class SearchOverModels:
                     one.search.train(batch)
                     one.search.report_progress()
         except INTERRUPTED:
-            for one in self.contenders:
-                one.search.interrupted()
+            self._finish(interrupted=True)
             raise
         self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, *, interrupted: bool = False) -> None:
         """Write the answer of each model that has runs, save the model that is recommended, and write the answer about all."""
         answers: dict[str, Answer] = {}
         for one in self.contenders:
+            if interrupted:
+                one.stop = one.stop or Stop("The search was interrupted. The same command continues it.")
             assert one.stop is not None
             if one.search.has_runs:
                 self.progress.begin(f"writing the answer about {one.name}")
-                answers[one.name] = one.search.end(one.stop, save_model=False)
-        decisions = {name: found for name, one in answers.items() if (found := one.decision) is not None}
-        worth = {name: found.value for name, found in decisions.items()}
-        named = [one for one in self.contenders if one.name in worth]
-        best = max(named, key=lambda one: worth[one.name] - one.inference_cost, default=None)
+                found = one.search.interrupted() if interrupted else one.search.end(one.stop, save_model=False)
+                answers |= {} if found is None else {one.name: found}
+        if not answers:
+            return
+        decisions = {name: own for name, one in answers.items() if (own := one.decision) is not None}
+        values = {
+            one: decisions[one.name].value - one.price * one.inference_of(decisions[one.name].choice)
+            for one in self.contenders
+            if one.name in decisions
+        }
+        best = max(values, key=lambda one: values[one], default=None)
         chosen = decisions[best.name] if best else None
-        models = [self._described(one, best, chosen, answers.get(one.name)) for one in self.contenders]
-        answer = answer_over_models(models, answers, self.price_inference)
-        for one in self.contenders:
+        models = [
+            self._described(one, best, chosen, decisions.get(one.name), values.get(one)) for one in self.contenders
+        ]
+        answer = answer_over_models(models, answers, price=self.price, price_inference=self.price_inference)
+        for one in self.contenders if not interrupted else ():
             if one is best:
                 finish(one.search.plan, self.progress, alternatives=one.search.alternatives.models)
-                if (saved := one.search.plan.store.out / "model").is_dir():
-                    copy_folder(saved, self.out / "model", inside=self.out)
             else:
                 BestWeights(one.search.plan.store.out).remove()
-        if best is None:
+        saved = best.search.plan.store.out / "model" if best else None
+        if saved is not None and saved.is_dir():
+            copy_folder(saved, self.out / "model", inside=self.out)
+        else:
             remove(self.out / "model", inside=self.out)
         write_models(self.out, answer, answers)
+        if interrupted:
+            self.progress.note(f"So far: {answer.sentence} Report: {self.out / 'report.html'}")
 
     def _described(
-        self, one: Contender, best: Contender | None, best_decision: Decision | None, answer: Answer | None
+        self,
+        one: Contender,
+        best: Contender | None,
+        best_decision: Decision | None,
+        decision: Decision | None,
+        value: float | None,
     ) -> ModelAnswer:
         plan, seen = one.search.plan, one.search.seen
-        rows, decision = len(plan.experiment.splits["validation"]), answer.decision if answer else None
-        report, choice = one.search.alternatives.probes, decision.choice if decision else None
+        rows, report = len(plan.experiment.splits["validation"]), one.search.alternatives.probes
+        choice = decision.choice if decision else None
         below: tuple[float | None, ...] = (None, None, None)
         if best is not None and best_decision is not None and choice is not None:
             below = (0.0, None, None) if one is best else _below(one, choice, best, best_decision.choice)
-            if below[0] is None and decision is not None:
-                below = ((best_decision.expected - decision.expected) / POINT, None, None)
-        operations = None if choice is None else seen.space.operations.get(Recipe(choice), 0.0)
         return ModelAnswer(
             model=one.name,
             folder=plan.store.out.name,
@@ -215,11 +242,12 @@ class SearchOverModels:
             probe=None if report is None else report.best.score,
             choice=choice,
             expected=decision.expected if decision else None,
+            above_baseline=None if decision is None else decision.above_baseline,
             rows=None if choice is None else seen.evidence.rows_of(run.run for run in one.runs(choice)),
             **dict(zip(("below", "low", "high"), below, strict=True)),
-            value=None if decision is None else decision.value - one.inference_cost,
-            training_operations=operations,
-            inference_operations=one.inference / rows,
+            value=value,
+            training_operations=None if choice is None else seen.space.operations.get(Recipe(choice), 0.0),
+            inference_operations=(one.inference if choice is None else one.inference_of(choice)) / rows,
             runs=len(seen.known),
             seconds=seen.spent,
             why=one.stop.why if one.stop else "",
@@ -233,46 +261,56 @@ class SearchOverModels:
 
     def _next(self) -> tuple[Contender, Batch] | None:
         """The model that takes the next step, with its batch; None if none is worth its time. ``stop`` then has the reasons."""
-        offers: list[tuple[float, Contender, Batch]] = []
-        by_value = [(value, one) for one in self.contenders if (value := one.value) is not None]
-        leader = max(by_value, key=lambda pair: pair[0])[1] if by_value else None
-        self._share(leader)
-        for one in self.contenders if leader else self._by_promise():
+        self._share()
+        offers: dict[Contender, Batch] = {}
+        for one in self.contenders:
             offer = _offer(one.search)
             one.stop = offer if isinstance(offer, Stop) else None
-            if isinstance(offer, Stop):
-                continue
-            if leader is None:  # the most promising model is the first to train
-                return one, offer
-            net, why = offer.net, NOT_BETTER
+            if isinstance(offer, Batch):
+                offers[one] = offer
+        leader = self._leader()
+        if leader is None:  # the most promising model is the first to train
+            first = next((one for one in self._by_promise() if one in offers), None)
+            return None if first is None else (first, offers[first])
+        nets: dict[Contender, float] = {}
+        for one, batch in offers.items():
+            net, why = batch.net, NOT_BETTER
             if one is not leader and math.isinf(net):
                 behind, spread, why = one.behind(leader)
                 gain = spread * float(norm.pdf(behind / spread)) - behind * float(norm.cdf(-behind / spread))
-                net = gain - max(LEAST, price_of(one.search.seen, offer.candidates))
-                why += (
-                    f" More of its runs would gain {100 * gain:.2f} points on average, less than their time is worth."
-                )
+                seconds = _predicted_seconds(one, leader, batch)
+                if seconds > one.search.seen.seconds_left:
+                    left = duration(max(0.0, one.search.seen.seconds_left))
+                    why = f"The budget ended before its next runs: they take about {duration(seconds)}, and {left} are left."
+                    one.stop = Stop(f"{why}", no_reference=True)
+                    continue
+                net = gain - max(LEAST, price_of(one.search.seen, seconds))
+                why += f" Its next runs would gain {100 * gain:.2f} points on average, less than their time is worth."
             if net > NEGLIGIBLE or one is leader:
-                offers.append((net, one, offer))
+                nets[one] = net
             else:
-                one.stop = Stop(why.strip(), no_reference=one.value is None)
-        if not offers:
-            return None
-        _, one, batch = max(offers, key=lambda offer: offer[0])
-        return one, batch
+                one.stop = Stop(why.strip(), no_reference=one.search.seen.surrogate() is None)
+        best = max(nets, key=lambda one: nets[one], default=None)
+        return None if best is None else (best, offers[best])
 
-    def _share(self, leader: Contender | None) -> None:
-        """Tell each search the best value and the time of the others, and the budget of the leader."""
-        values = [one.value for one in self.contenders]
+    def _leader(self) -> Contender | None:
+        """The model with the highest value; None if none has a value."""
+        valued = {one: value for one in self.contenders if (value := one.value) is not None}
+        return max(valued, key=lambda one: valued[one], default=None)
+
+    def _share(self) -> None:
+        """Tell each search the best value and the time of the others, the budget of the best one, and the price of time."""
+        values, leader = {one: one.value for one in self.contenders}, self._leader()
         budget = None
         if leader is not None:
             leader.search.seen.budget_of_leader = None
             budget = leader.search.seen.budget
-        for n, one in enumerate(self.contenders):
-            seen, others = one.search.seen, [value for m, value in enumerate(values) if m != n and value is not None]
-            seen.best_elsewhere = max(others, default=-math.inf) + one.inference_cost
-            seen.spent_elsewhere = sum(other.search.seen.spent for other in self.contenders if other is not one)
-            seen.budget_of_leader = budget
+        for one in self.contenders:
+            seen, others = one.search.seen, [other for other in self.contenders if other is not one]
+            seen.best_elsewhere = max((v for other in others if (v := values[other]) is not None), default=-math.inf)
+            seen.best_elsewhere += one.price * one.inference
+            seen.spent_elsewhere = sum(other.search.seen.spent for other in others)
+            seen.budget_of_leader, seen.price_of_budget = budget, self.price
 
     def _by_promise(self) -> list[Contender]:
         """The models in the order in which they begin: by the score of the best probe, less what half of the layers cost."""
@@ -280,7 +318,7 @@ class SearchOverModels:
         def promise(one: Contender) -> float:
             report = one.search.alternatives.probes
             probe = -math.inf if report is None or report.best.score is None else report.best.score
-            return probe - one.search.seen.rule.price / 2 - one.inference_cost
+            return probe - one.search.seen.rule.price / 2 - one.price * one.inference
 
         return sorted(self.contenders, key=promise, reverse=True)
 
@@ -321,13 +359,12 @@ def search_models(
         search = Search.start(
             replace(plan, spec=priced), progress, budget, untrained=untrained, ways_if_better=ways_if_better
         )
-        contenders.append(
-            Contender(name, search, inference[name], price_inference * inference[name] / inference[first])
-        )
+        contenders.append(Contender(name, search, inference[name], price_inference / inference[first]))
     with ExitStack() as stack:
         for one in contenders:
             stack.enter_context(one.search.others)
-        SearchOverModels(contenders, out, progress, price_inference).run(exhaustive=exhaustive)
+        price = plans[first].spec.price * POINT
+        SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
 
 
 def _is_k(run: Run) -> bool:
@@ -341,6 +378,19 @@ def _offer(search: Search) -> Batch | Stop:
     except StopIteration as end:
         stop: Stop = end.value
         return stop
+
+
+def _predicted_seconds(one: Contender, leader: Contender, batch: Batch) -> float:
+    """The seconds of a batch. A model without a run that tunes layers is as fast as the leader for each operation.
+
+    Its runs of the head alone take hardly any time, which tells little about the time of others.
+    """
+    seen, pace = one.search.seen, leader.search.seen
+    if any(found.recipe.k != 0 and run.score is not None for found, run in seen.known.items()):
+        return seen.predicted_seconds(batch.candidates)
+    reference = pace.space.reference
+    seconds = pace.run_seconds(reference) / pace.space.operations[reference]
+    return sum(seconds * seen.space.operations[found.recipe] for found in batch.candidates) / seen.workers
 
 
 def _below(one: Contender, choice: str, best: Contender, best_choice: str) -> tuple[float | None, ...]:

@@ -486,6 +486,7 @@ class ModelAnswer:
         probe: The validation score of its best linear probe.
         choice: What is recommended with this model; None if its search could not recommend anything.
         expected: The expected score of that.
+        above_baseline: Whether it is significantly above the baseline; None: not tested.
         rows: The number of validation rows that its runs are scored on.
         below, low, high: The points that it is expected to be below the recommended model, with the 95 % interval.
         value: The expected score less the price of training and of predictions.
@@ -502,6 +503,7 @@ class ModelAnswer:
     probe: float | None
     choice: str | None
     expected: float | None
+    above_baseline: bool | None
     rows: int | None
     below: float | None
     low: float | None

@@ -25,6 +25,7 @@ from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
 from frostline.sweeps.settings import AUTO, TRACKERS, Settings, models_of, require_reference
 
 ALL_LAYERS = "all"  # a value of ``depth`` of a search
+TAKEN = {"model", "figures", "tables"}  # folders of a search over several models
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,9 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
     found = [
         (model, depth)
         for model in models_of(values.get("model", ""))
-        for depth in (
-            _depths_of(model, values.get("revision")) if wanted == [AUTO] else [_depth(one) for one in wanted]
-        )
+        for depth in (_depths_of(model, values) if wanted == [AUTO] else [_depth(one) for one in wanted])
     ]
+    found = [(model, None if depth and depth == _layers_of(model, values) else depth) for model, depth in found]
     if len({*found}) < len(found):
         raise FrostlineError("--depth names a number of layers twice: give each once.")
     if len(found) < 2:
@@ -71,7 +71,7 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
     if (out / "sweep.toml").exists():
         raise FrostlineError(f"{out} holds the runs of one model: give another --out for several.")
     names = [file_name(model_name(model)) + (f"-{depth}-layers" if depth else "") for model, depth in found]
-    if len({*names}) < len(names):
+    if len({*names}) < len(names) or TAKEN & {*names}:
         names = [f"{n}-{name}" for n, name in enumerate(names, start=1)]
     return [OneModel(model, depth, out / name) for (model, depth), name in zip(found, names, strict=True)]
 
@@ -84,12 +84,12 @@ def require_comparable(models: Sequence[OneModel], values: Mapping[str, Any], *,
     """
     if not one_process:
         raise FrostlineError(
-            "Several models are searched by one process: leave out --processes and --executor, or give one --model."
+            "Several models or depths are searched by one process: leave out --processes and --executor, or search one."
         )
     several = len({one.model for one in models}) > 1
     for name in ("target", "margin", "sure", *["revision"] * several):
         if values.get(name) is not None:
-            raise FrostlineError(f"--{name} is about one model: leave it out, or give one --model.")
+            raise FrostlineError(f"--{name} is about one model: leave it out, or search one model with one depth.")
 
 
 def _depth(given: Any) -> int | None:
@@ -99,17 +99,23 @@ def _depth(given: Any) -> int | None:
     try:
         return int(given)
     except (TypeError, ValueError):
-        raise FrostlineError(f"--depth cannot be {given!r}: give numbers of layers, {ALL_LAYERS} or {AUTO}.") from None
+        raise FrostlineError(
+            f"--depth cannot be {given!r}: give numbers of layers and {ALL_LAYERS}, or {AUTO} alone."
+        ) from None
 
 
-def _depths_of(model: str, revision: str | None) -> list[int | None]:
+def _depths_of(model: str, values: Mapping[str, Any]) -> list[int | None]:
     """All layers of a model, and two thirds, half and a third of them."""
-    layers = layers_in_config(model_folder(model, revision, ["config.json"])[0])
+    layers = _layers_of(model, values)
     if layers is None:
         raise FrostlineError(
             f"The configuration of {model} does not say how many layers it has: give numbers as --depth."
         )
     return [None, *dict.fromkeys(max(1, round(share * layers)) for share in (2 / 3, 1 / 2, 1 / 3) if layers > 1)]
+
+
+def _layers_of(model: str, values: Mapping[str, Any]) -> int | None:
+    return layers_in_config(model_folder(model, values.get("revision"), ["config.json"])[0])
 
 
 def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:

@@ -11,13 +11,14 @@ CHEAPER = 1 / 3  # of the cost of predictions with the recommended model
 
 
 def answer_over_models(
-    models: Sequence[ModelAnswer], answers: Mapping[str, Answer], price_inference: float
+    models: Sequence[ModelAnswer], answers: Mapping[str, Answer], *, price: float, price_inference: float
 ) -> ModelsAnswer:
     """The answer about these models.
 
     Args:
         models: Each of them, in the order in which they were given. Points below the recommended one are known.
         answers: The answer about each model with runs, by its name. There is at least one.
+        price: The score that full fine-tuning of the first model is worth.
         price_inference: The score that predictions with the first model are worth.
     """
     valued = [one for one in models if one.value is not None]
@@ -33,7 +34,7 @@ def answer_over_models(
         models=list(models),
         recommended=best.model if best else None,
         cheaper=best_cheap.model if best_cheap else None,
-        price=first.price,
+        price=price,
         price_inference=price_inference,
         seconds=sum(one.seconds for one in models),
     )
@@ -56,13 +57,15 @@ def _sentence(
     answer = answers[best.model]
     assert best.choice is not None and best.rows is not None
     first = headline(answer.sentence)[0]
-    scored = f"{names.metric(answer.metric)} {formatting.score(best.expected)}"
+    scored = f"{names.metric(answer.metric)} {formatting.score(best.expected)} on {best.rows:,} validation examples"
     others = sorted((one for one in models if one not in (best, cheap) and one.value is not None), key=_value)
-    parts = [
-        f"Take {best.model}: {first[:1].lower()}{first[1:]}",
-        f"Expect {scored} on {best.rows:,} validation examples.",
-        *(_beside(one, best) for one in (*others[-1:], *([cheap] if cheap else []))),
-    ]
+    parts = [f"Take {best.model}: {first[:1].lower()}{first[1:]} Expect {scored}."]
+    if best.above_baseline is False:
+        parts = [
+            f"No model is shown to be above the {names.baseline(answer.metric)}. The best so far is {best.model}, with "
+            f"{names.tuning(best.choice)}: expect {scored}."
+        ]
+    parts += [_beside(one, best) for one in (*others[-1:], *([cheap] if cheap else []))]
     left_out = [one for one in models if one.value is None]
     if len(left_out) == 1:
         (one,) = left_out
@@ -73,17 +76,23 @@ def _sentence(
 
 
 def _beside(one: ModelAnswer, best: ModelAnswer) -> str:
-    """A sentence on a model that is not recommended."""
-    times = f"{formatting.times(one.inference_operations / best.inference_operations)} the operations for a prediction"
-    assert one.below is not None
-    less = "less" if one.below >= 0 else "more"
-    interval = ""
-    if one.low is not None and one.high is not None:
-        interval = f" (95 % interval of the points below: {formatting.points_interval(one.low, one.high)})"
-    return (
-        f"{one.model}, with {names.tuning(one.choice)}, is expected to score {formatting.points(abs(one.below))} points {less}"
-        f"{interval}, and takes {times}."
-    )
+    """A sentence on a model that is not recommended. Without an interval, nothing is said of the difference."""
+    expected = f"{one.model}, with {names.tuning(one.choice)}, is expected to score "
+    if one.below is None or one.low is None or one.high is None:
+        expected += formatting.score(one.expected)
+    else:
+        less = "less" if one.below >= 0 else "more"
+        interval = formatting.points_interval(one.low, one.high)
+        expected += f"{formatting.points(abs(one.below))} points {less} (95 % interval of the points below: {interval})"
+    if not best.inference_operations:
+        return f"{expected}."
+    times = formatting.times(one.inference_operations / best.inference_operations)
+    return f"{expected}, and takes {times} the operations for a prediction."
+
+
+def by_value(answer: ModelsAnswer) -> list[ModelAnswer]:
+    """The models with the highest value first; those without one last."""
+    return sorted(answer.models, key=lambda one: (one.value is None, -(one.value or 0.0)))
 
 
 def status(one: ModelAnswer, answer: ModelsAnswer) -> str:

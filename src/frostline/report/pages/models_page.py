@@ -5,7 +5,7 @@ from pathlib import Path
 
 from frostline.data.files import replace_file, write_json
 from frostline.report import formatting
-from frostline.report.answer.models_answer import status
+from frostline.report.answer.models_answer import by_value, status
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import save_figures
 from frostline.report.figures.quality_of_models import against_inference, against_training
@@ -17,11 +17,10 @@ from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer, plain
 
 def models_table(answer: ModelsAnswer) -> ReportTable:
     """A row for each model, the best first."""
-    order = sorted(answer.models, key=lambda one: -1.0 if one.value is None else -one.value - 10.0)
     best = answer.model(answer.recommended)
 
     def times(one: ModelAnswer) -> float | None:
-        return None if best is None else one.inference_operations / best.inference_operations
+        return one.inference_operations / best.inference_operations if best and best.inference_operations else None
 
     columns = (
         Column("model", "model", number=False, user_text="value"),
@@ -43,7 +42,7 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
         Column("seconds", "training", formatting.seconds),
         *(Column(name) for name in ("rows", "why", "folder", "layers", "value")),
     )
-    rows = tuple(Row(one, tuple(filter(None, (status(one, answer),))), chosen=one is best) for one in order)
+    rows = tuple(Row(one, tuple(filter(None, (status(one, answer),))), chosen=one is best) for one in by_value(answer))
     return ReportTable(
         "models",
         "Models.",

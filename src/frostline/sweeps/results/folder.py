@@ -355,6 +355,8 @@ def _no_sweep(out: Path) -> str:
             f"{out} holds the sweeps of a study: give the folder of one, such as {of_study[0].parent}. To train a study with "
             "several processes, start the study's command again, here or on another machine."
         )
+    if of_model := sorted(out.glob("*/sweep.toml")):
+        return f"{out} holds the searches of several models: give the folder of one, such as {of_model[0].parent}."
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
 
 

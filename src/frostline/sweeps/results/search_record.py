@@ -59,6 +59,7 @@ class SearchRecord(BaseModel):
         interim_analyses: The largest number of times that confidence intervals are read.
         budget_seconds: The wall-clock time that all runs may take; None if unknown.
         spent_seconds: The wall-clock time of all runs so far.
+        elsewhere_seconds: What other models have taken of the same budget.
         operations: Multiplications and additions of one training run, by k.
         num_train_epochs: The training lengths that may be tried.
         learning_rates: The learning rates that may be tried.
@@ -85,6 +86,7 @@ class SearchRecord(BaseModel):
     interim_analyses: int
     budget_seconds: float | None
     spent_seconds: float
+    elsewhere_seconds: float = 0.0
     operations: dict[str, float]
     num_train_epochs: list[float]
     learning_rates: list[float]
