@@ -74,6 +74,7 @@ def record_of(**more: Any) -> SearchRecord:
         "interim_analyses": 3,
         "budget_seconds": None,
         "spent_seconds": 0.0,
+        "elsewhere_seconds": 0.0,
         "operations": {"head only": 1.0, "full": 2.0},
         "num_train_epochs": [3.0],
         "learning_rates": [1e-4],

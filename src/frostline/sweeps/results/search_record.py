@@ -86,7 +86,7 @@ class SearchRecord(BaseModel):
     interim_analyses: int
     budget_seconds: float | None
     spent_seconds: float
-    elsewhere_seconds: float = 0.0
+    elsewhere_seconds: float
     operations: dict[str, float]
     num_train_epochs: list[float]
     learning_rates: list[float]
