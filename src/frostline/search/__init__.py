@@ -2,8 +2,9 @@
 
 Start with ``policy.py``: it decides what to train next from the scores and times seen so far, and touches no model.
 ``observations.py`` holds them, and says what they tell about every recipe. ``search.py`` trains what the policy asks for and
-writes ``search.json``. ``search_plan.py`` forecasts the first steps. ``probing.py`` fits models that train no layer, and
-estimates the first k from them. May import data, statistics, fast, model, frozen, training, sweeps and report.
+writes ``search.json``. ``several_models.py`` lets the searches of several models take turns. ``search_plan.py`` forecasts the
+first steps. ``probing.py`` fits models that train no layer, and estimates the first k from them. May import data, statistics,
+fast, model, frozen, training, sweeps and report.
 
 Below are the settings for which a search has defaults of its own. ``--help`` shows them, so no heavy library is imported here.
 """

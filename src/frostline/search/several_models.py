@@ -133,7 +133,7 @@ class Contender:
             if one.high is not None and one.low is not None
         ]
         why = f"Its best linear probe scores {score(ours.best.score)}, that of {leader.name} {score(other.best.score)}."
-        return other.best.score - ours.best.score + dearer, math.hypot(AT_PROBES, max(errors)), why
+        return other.best.score - ours.best.score + dearer, math.hypot(AT_PROBES, max(errors, default=0.0)), why
 
 
 @dataclass
@@ -282,7 +282,7 @@ class SearchOverModels:
                 if seconds > one.search.seen.seconds_left:
                     left = duration(max(0.0, one.search.seen.seconds_left))
                     why = f"The budget ended before its next runs: they take about {duration(seconds)}, and {left} are left."
-                    one.stop = Stop(f"{why}", no_reference=True)
+                    one.stop = Stop(why, no_reference=True)
                     continue
                 net = gain - max(LEAST, price_of(one.search.seen, seconds))
                 why += f" Its next runs would gain {100 * gain:.2f} points on average, less than their time is worth."
