@@ -232,8 +232,8 @@ class SearchOverModels:
         rows, report = len(plan.experiment.splits["validation"]), one.search.alternatives.probes
         choice = decision.choice if decision else None
         below: tuple[float | None, ...] = (None, None, None)
-        if best is not None and best_decision is not None and choice is not None:
-            below = (0.0, None, None) if one is best else _below(one, choice, best, best_decision.choice)
+        if best is not None and best_decision is not None and decision is not None:
+            below = (0.0, None, None) if one is best else _below(one, decision, best, best_decision)
         return ModelAnswer(
             model=one.name,
             folder=plan.store.out.name,
@@ -393,12 +393,12 @@ def _predicted_seconds(one: Contender, leader: Contender, batch: Batch) -> float
     return sum(seconds * seen.space.operations[found.recipe] for found in batch.candidates) / seen.workers
 
 
-def _below(one: Contender, choice: str, best: Contender, best_choice: str) -> tuple[float | None, ...]:
+def _below(one: Contender, decision: Decision, best: Contender, best_decision: Decision) -> tuple[float | None, ...]:
     """The points that a choice with one model is expected to be below what is best with another, with the 95 % interval.
 
     The variances are those of both posteriors. Errors that the same validation rows cause in both are no part of the difference.
     """
-    ours, theirs = one.option(choice), best.option(best_choice)
+    ours, theirs = one.option(decision.choice), best.option(best_decision.choice)
     if ours is None or theirs is None:
         return (None, None, None)
     cells, sources = list[list[Scored]](), dict[str, tuple[Contender, str]]()
@@ -420,5 +420,5 @@ def _below(one: Contender, choice: str, best: Contender, best_choice: str) -> tu
     shared = RunPredictions(evidence.split, logits).observed(cells, [None, None]).row_covariance
     assert shared is not None
     variance = float(ours.draws.var() + theirs.draws.var() - 2 * shared[0, 1])
-    below, half = (theirs.expected - ours.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
+    below, half = (best_decision.expected - decision.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
     return below, below - half, below + half
