@@ -3,8 +3,8 @@
 Each model has a search of its own, with its tokens, its cached hidden states, its posterior and its folder. All are scored on
 the same rows, in the same unit of cost. First probes are fitted to the hidden states of every model, at the cost of one forward
 pass each. The model with the best probe, less the price of its layers, trains its initial design. From then on each model offers
-the next batch of its policy, and the batch with the highest net gain is trained. A gain counts only as far as it exceeds the best
-value of the other models, so a model that cannot win any more gets no more runs.
+the next batch of its policy, and the batch with the highest net gain for its time is trained. A gain counts only as far as it
+exceeds the best value of the other models, so a model that cannot win any more gets no more runs.
 
 A model whose reference has no score yet has no posterior. The gain of its next batch is then that of the model as a whole: its
 best value is normal around that of the best model, less what it is behind where both were measured alike. That is at their
@@ -290,7 +290,11 @@ class SearchOverModels:
                 nets[one] = net
             else:
                 one.stop = Stop(why.strip(), no_reference=one.search.seen.surrogate() is None)
-        best = max(nets, key=lambda one: nets[one], default=None)
+
+        def for_its_time(one: Contender) -> float:
+            return nets[one] / max(_predicted_seconds(one, leader, offers[one]), 1e-9)
+
+        best = max(nets, key=for_its_time, default=None)
         return None if best is None else (best, offers[best])
 
     def _leader(self) -> Contender | None:
