@@ -3,8 +3,9 @@
 Each model has a search of its own, with its tokens, its cached hidden states, its posterior and its folder. All are scored on
 the same rows, in the same unit of cost. First probes are fitted to the hidden states of every model, at the cost of one forward
 pass each. The model with the best probe, less the price of its layers, trains its initial design. From then on each model offers
-the next batch of its policy, and the batch with the highest net gain for its time is trained. A gain counts only as far as it
-exceeds the best value of the other models, so a model that cannot win any more gets no more runs.
+the next batch of its policy, and the batch with the highest net gain for its time is trained. A cheap first look at a model comes
+before. A gain counts only as far as it exceeds the best value of the other models, so a model that cannot win any more gets no
+more runs.
 
 A model whose reference has no score yet has no posterior. The gain of its next batch is then that of the model as a whole: its
 best value is normal around that of the best model, less what it is behind where both were measured alike. That is at their
@@ -45,6 +46,7 @@ from frostline.training.run import Run
 # standard deviations of the best value of a model around what is expected of it, before its first runs and after them
 AT_PROBES, AT_RUNS = 0.04, 0.02
 LEAST = 0.0005  # the expected gain below which a model gets no first run, however short, in score
+LOOK = 0.05  # the share of the budget up to which first runs that are worth their time come before any other step
 NOT_BETTER = "More runs would hardly change which model is the best."
 
 
@@ -292,7 +294,9 @@ class SearchOverModels:
                 one.stop = Stop(why.strip(), no_reference=one.search.seen.surrogate() is None)
 
         def for_its_time(one: Contender) -> float:
-            return nets[one] / max(_predicted_seconds(one, leader, offers[one]), 1e-9)
+            seconds = _predicted_seconds(one, leader, offers[one])
+            is_look = one is not leader and math.isinf(offers[one].net) and seconds <= LOOK * one.search.seen.budget
+            return math.inf if is_look else nets[one] / max(seconds, 1e-9)
 
         best = max(nets, key=for_its_time, default=None)
         return None if best is None else (best, offers[best])
