@@ -152,6 +152,7 @@ def test_points_below_do_not_count_errors_on_the_same_rows() -> None:
 @pytest.mark.parametrize(
     ("models", "more", "said"),
     [
+        ((), (), "model is missing: give --model"),
         (("{bert}", "{bert}"), (), "names {bert} twice"),
         (("{bert}", "nowhere"), (), "nowhere"),
         (("{bert}", "{copy}"), (), "are the same model"),

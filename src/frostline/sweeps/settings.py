@@ -405,8 +405,10 @@ def models_of(model: str | PathLike[str] | Sequence[str | PathLike[str]]) -> tup
     """The models of a search. A text may name several, with commas between them.
 
     Raises:
-        FrostlineError: One is named twice.
+        FrostlineError: There is none, or one is named twice.
     """
+    if not model:
+        raise FrostlineError("model is missing: give --model, a hub name or a folder written by save_pretrained.")
     if isinstance(model, PathLike) or (isinstance(model, str) and os.path.exists(model)):
         return (os.fspath(model),)
     models = tuple(comma_separated(model) if isinstance(model, str) else [os.fspath(one) for one in model])
