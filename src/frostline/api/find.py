@@ -1,8 +1,9 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -96,20 +97,19 @@ def find(
         raise FrostlineError(f"--price-inference cannot be {price_inference:g}: give points from 0 on.")
     if len(models) > 1:
         require_comparable(models, settings, one_process=processes is None and ray is None)
-        folder = Path(out).expanduser()
-        make_folder(folder, inside=folder)
-        with displayed(progress) as shown:
-            plans = _plans(models, plain, tables, shown, max_k, ways, only)
+    elif price_inference:
+        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
+    with displayed(progress) as shown:
+        planned = partial(_planned, tables=tables, shown=shown, max_k=max_k, ways=ways, only=only)
+        if len(models) > 1:
+            folder = Path(out).expanduser()
+            make_folder(folder, inside=folder)
+            plans = _plans(models, plain, planned)
             more |= {"price_inference": price_inference * POINT, "exhaustive": exhaustive}
             search_models(plans, folder, shown, seconds, **more)
-        return SeveralModels(folder, tables)
-    if price_inference:
-        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
-    plain = {**plain, "depth": models[0].depth if models else None}
-    with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
+            return SeveralModels(folder, tables)
+        plan = planned({**plain, "depth": models[0].depth})
         make_folder(plan.store.out, inside=plan.store.out)
-        if only == TRANSFORMERS:
-            _require_opened(plan)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
             shown.note(
                 "The budget is for training: hidden states, probes, the saved model and the report come on top. --plan forecasts "
@@ -160,29 +160,17 @@ def _without_probes(
     models = models_to_search(plain)
     if len(models) > 1:
         raise FrostlineError("A plan is about one model with one depth: give one of them.")
-    plain = {**plain, "depth": models[0].depth if models else None}
-    with _prepared(plain, tables, max_k, ways, only, progress) as (plan, shown):
+    with displayed(progress) as shown:
+        one = {**plain, "depth": models[0].depth}
+        plan = _planned(one, tables=tables, shown=shown, max_k=max_k, ways=ways, only=only)
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         yield Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
 
 
-@contextmanager
-def _prepared(
-    plain: Mapping[str, Any],
-    tables: Mapping[str, Any],
-    max_k: int | None,
-    ways: str | Sequence[str],
-    only: str,
-    progress: Progress | None,
-) -> Iterator[tuple[Plan, Progress]]:
-    """Load the model and the data, and show what the user should know of them."""
-    with displayed(progress) as shown:
-        yield _planned(plain, tables, shown, max_k, ways, only), shown
-
-
 def _planned(
     plain: Mapping[str, Any],
+    *,
     tables: Mapping[str, Any],
     shown: Progress,
     max_k: int | None,
@@ -190,7 +178,7 @@ def _planned(
     only: str,
     data: Data | None = None,
 ) -> Plan:
-    """The plan of a search with one model."""
+    """The plan of a search with one model. What the user should know of model and data is shown."""
     settings = {**DEFAULTS, **plain}
     spec = search_settings(settings, max_k, ways, only)
 
@@ -221,18 +209,12 @@ def _planned(
             f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
             "optimizer. Full fine-tuning cannot be streamed."
         )
+    if only == TRANSFORMERS:
+        _require_opened(plan)
     return plan
 
 
-def _plans(
-    models: Sequence[OneModel],
-    plain: Mapping[str, Any],
-    tables: Mapping[str, Any],
-    shown: Progress,
-    max_k: int | None,
-    ways: str | Sequence[str],
-    only: str,
-) -> dict[str, Plan]:
+def _plans(models: Sequence[OneModel], plain: Mapping[str, Any], planned: Callable[..., Plan]) -> dict[str, Plan]:
     """The plans of several models by their names, each with a folder of its own. The data are read once.
 
     Raises:
@@ -240,12 +222,10 @@ def _plans(
     """
     out, plans, data = Path(plain["out"]).expanduser(), dict[str, Plan](), None
     for model in models:
-        plan = _planned({**plain, **model.settings}, tables, shown, max_k, ways, only, data)
+        plan = planned({**plain, **model.settings}, data=data)
         if same := next((one for one in plans.values() if one.identity.weights == plan.identity.weights), None):
             raise FrostlineError(f"{same.store.out.name} and {model.out.name} are the same model: give each once.")
         make_folder(model.out, inside=out)
-        if only == TRANSFORMERS:
-            _require_opened(plan)
         plans[model.out.name], data = plan, plan.data
     return plans
 

@@ -280,13 +280,13 @@ class SearchOverModels:
             if one is not leader and math.isinf(net):
                 behind, spread, why = one.behind(leader)
                 gain = spread * float(norm.pdf(behind / spread)) - behind * float(norm.cdf(-behind / spread))
-                seconds = _predicted_seconds(one, leader, batch)
-                if seconds > one.search.seen.seconds_left:
-                    left = duration(max(0.0, one.search.seen.seconds_left))
+                seconds, seen = _predicted_seconds(one, leader, batch), one.search.seen
+                net = gain - max(LEAST, price_of(seen, seconds))
+                if net > NEGLIGIBLE and seconds > seen.seconds_left:
+                    left = duration(max(0.0, seen.seconds_left))
                     why = f"The budget ended before its next runs: they take about {duration(seconds)}, and {left} are left."
                     one.stop = Stop(why, no_reference=True)
                     continue
-                net = gain - max(LEAST, price_of(one.search.seen, seconds))
                 why += f" Its next runs would gain {100 * gain:.2f} points on average, less than their time is worth."
             if net > NEGLIGIBLE or one is leader:
                 nets[one] = net

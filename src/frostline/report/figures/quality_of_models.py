@@ -13,9 +13,8 @@ from frostline.statistics.answer import Answer, ModelsAnswer
 COLOURS = (VALIDATION, TRAIN, FAILED, "#6f5b9a", "#3f8f6b", QUIET)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 WIDTH, HEIGHT, LINE = 470, 330, 17  # pixels; LINE is the height of a line of the legend
-Points = Sequence[
-    tuple[float, float, bool]
-]  # operations, expected score, and whether it is what is recommended with its model
+# of each choice its operations, its expected score, and whether it is what is recommended with its model
+Points = Sequence[tuple[float, float, bool]]
 
 
 def against_training(answer: ModelsAnswer, answers: Mapping[str, Answer]) -> Figure | None:
