@@ -1,6 +1,7 @@
 """What a search has observed: scores, times, budget, learning rates, and what is expected of every recipe."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_degenerate_runs_are_left_out_of_the_mean() -> None:
         seen.known[Candidate(Recipe("full"), 1e-4, seed)] = Observation(score, 14.5, outcome=outcome)
     assert [run.seed for run in seen.runs("full")] == [1, 2]
     seen.known |= {Candidate(Recipe(2), 1e-4, seed): Observation(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
-    assert [one.mean for one in seen.results_so_far()] == pytest.approx([0.5, 0.79])  # k = 2 as a whole has not learned
+    assert [one.mean for one in seen.results_so_far()] == pytest.approx([0.79])  # k = 2 as a whole has not learned
 
 
 def test_a_low_score_within_sampling_error_counts() -> None:
@@ -86,19 +87,25 @@ def test_seconds_follow_operations() -> None:
     assert seen.run_seconds(Recipe("full")) == pytest.approx(SECONDS["full"])
 
 
-@pytest.mark.parametrize("same_errors", [True, False])
-def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None:
+@pytest.mark.parametrize(("same_errors", "degenerate"), [(True, ()), (False, ()), (False, (0, 1))])
+def test_the_search_and_the_answer_recommend_the_same(same_errors: bool, degenerate: tuple[int, ...]) -> None:
     clear = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "full": 0.9}
-    rows = Rows(same_errors=same_errors)
+
+    class SomeDegenerate(Rows):
+        def observe(self, candidate: Candidate, score: float | None) -> Observation:
+            outcome = "degenerate" if candidate.recipe.k in degenerate else "ok"
+            return replace(super().observe(candidate, score), outcome=outcome)
+
+    rows = SomeDegenerate(same_errors=same_errors)
     rows.logits["probe"] = rows.logits_with(0.65)
     seen = nothing_seen(rows, budget_given=1e4, alternatives=("probe",))
     run_search(seen, exact(clear), rows)
     runs = [
         RunResult(
-            **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
+            **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done"},
             **{"recipe": one.recipe, "tuned_layers": one.recipe.k or 6 * (one.recipe == "full")},
             **{"tune_embeddings": one.recipe == "full", "seed": one.seed, "learning_rate": one.learning_rate},
-            **{"run": found.run, "validation_best": found.score, "reason": ""},
+            **{"run": found.run, "validation_best": found.score, "outcome": found.outcome, "reason": ""},
         )
         for one, found in seen.known.items()
     ]
@@ -109,7 +116,11 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     )
     size = answer.sizes[0]
     assert size.recommended.recipe == size.decision.choice == best(seen) == "last 3"
-    assert [one.choice for one in size.choices][:2] == ["head only", "probe"]
+    assert [one.choice for one in size.choices][:2] == (["probe", "last 2"] if degenerate else ["head only", "probe"])
+    surrogate = seen.surrogate()
+    assert surrogate is not None
+    expected = {choice.name: choice.expected for choice in surrogate.estimate.choices}
+    assert {one.choice: one.expected for one in size.choices} == pytest.approx(expected, abs=0.002)
 
 
 def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = None) -> Observations:

@@ -13,7 +13,7 @@ import numpy as np
 
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
-from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
+from frostline.statistics.cells import ANSWERS, clear_distance, succeeded, with_outcomes
 from frostline.statistics.decision import HIGHEST, ONE_LENGTH, JointEstimate, Lengths, Option, Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
@@ -331,11 +331,16 @@ class Observations:
         return tuple(found)
 
     def scores(self, recipe: Recipe, learning_rate: float) -> dict[int, float]:
-        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.cells.succeeded`)."""
+        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.cells.succeeded`).
+
+        Empty if each of them predicts the same for every row: the answer knows no score of such a recipe either. The reference
+        keeps its scores, because all others are compared with it.
+        """
         finished = self._finished()
         known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
         good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (recipe, learning_rate)])
-        return {int(run.seed): run.score for run in good}
+        usable = recipe == self.space.reference or any(run.outcome in ANSWERS for run in good)
+        return {int(run.seed): run.score for run in good} if usable else {}
 
     def _finished(self) -> list[RunResult]:
         """All finished runs, with the columns of results.csv that the statistics need."""
