@@ -9,6 +9,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from frostline.api.prediction import Outputs, Predictions, TagPredictions, evaluate
 from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.statistics.evidence import summary_with_interval
 from frostline.statistics.metrics import METRICS
 
 N, LABELS = 300, ("a", "b", "c")
@@ -48,6 +49,17 @@ def test_scores_are_those_of_the_predictions_with_their_threshold(task_type: str
             ours = (one.precision, one.recall, one.f1)
             assert [part.estimate for part in ours] == pytest.approx([part[n] for part in reference[:3]])
             assert all(part.low < part.estimate < part.high for part in ours) and one.examples == reference[3][n]  # type: ignore[operator]
+
+
+def test_the_interval_of_r2_contains_a_score_below_its_usual_range() -> None:
+    """Numbers far from the targets, as of a model that has not learned their scale."""
+    rows, far = np.arange(N), RNG.normal(size=(N, 1))
+    predictions = Outputs.of_task(REGRESSION, (), None).of_logits(Texts(**texts_of(rows)), far, 0)
+    found = evaluate(predictions, Examples(**texts_of(rows), targets=far[:, 0] + 3)).scores["r2"]
+    assert found.low < found.estimate < found.high < -1  # type: ignore[operator]
+    of_runs = summary_with_interval(np.array([-4.0, -2.0]), (-5.0, -1.5), "r2")
+    assert (of_runs.low, of_runs.mean, of_runs.high) == (-5.0, -3.0, -1.5)
+    assert summary_with_interval(np.array([-0.4, 0.2]), (-1.5, 1.3), "r2").low == -1
 
 
 def test_words_that_were_cut_off_are_not_scored() -> None:

@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from frostline.data.examples import class_weights
 from frostline.data.kinds import MULTI_LABEL, TOKENS
-from frostline.data.load import Data
+from frostline.data.load import Data, labelled_rows
+from frostline.data.reader import read_table
 from frostline.data.splits import STRATUM_ROWS, strata
 from loaded import loaded, refused
 
@@ -80,6 +81,25 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
     data = loaded(train=given, test="none", **options)
     assert data.task.labels == LABELS and by_text(data) == EXPECTED
     assert data.task.columns.of_labels == (LABELS if source in ("columns", "true") else ("labels",))
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "scored", "note"),
+    [
+        (["price;story", "", "story"], {"label_separator": ";"}, SETS[:3], "1 of 3 rows has none of the labels"),
+        ([["price", "story"], [], ["story"]], {}, SETS[:3], None),
+        ([["price", "story"], None, ["story"]], {}, [SETS[0], SETS[2]], "1 of 3 rows has no label (row 2) and is skipped"),
+    ],
+)
+def test_a_new_text_without_a_label_is_scored_as_in_training(
+    labels: list[Any], options: dict[str, Any], scored: list[list[str]], note: str | None
+) -> None:
+    own = SETS if not options else [";".join(one) for one in SETS]
+    task = load(own, **options).task
+    table = read_table(pd.DataFrame({"text": TEXTS[:3], "labels": labels}), name="new")
+    found = labelled_rows(table, task, task.columns)
+    assert found is not None and found[0].targets.tolist() == [[label in one for label in LABELS] for one in scored]
+    assert not found[1] if note is None else note in found[1][0]
 
 
 def test_columns_that_are_all_0_are_labels() -> None:

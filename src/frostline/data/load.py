@@ -231,6 +231,7 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
     """The rows of a new table that have a label, for a model that was trained on the ``task``, and notes about the others.
 
     Texts are in these ``columns``, and labels in those of the task. None if the table has no such column, or no row has a label.
+    With a separator, an empty cell is a text without any label, as in training.
 
     Raises:
         FrostlineError: A label is none of the training labels.
@@ -239,7 +240,11 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
     if not task.columns.of_labels or not _has_labels(table, task):
         return None
     notes = list[str]()
-    table = _labelled(table, task.columns, task.task_type, notes)
+    if task.columns.separator is None:
+        table = _labelled(table, task.columns, task.task_type, notes)
+    elif none := sum(not own for own in label_lists(table, task.columns, task.task_type, task.labels)):
+        have = "has" if none == 1 else "have"
+        notes.append(f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such.")
     texts = _texts(table, task.columns, task.task_type)
     return Examples(**vars(texts), targets=targets_of(table, task, texts.texts)), notes
 

@@ -85,7 +85,7 @@ def summary_with_interval(scores: NDArray[np.float64], interval: tuple[float, fl
     """Descriptive statistics and the interval, clipped to the range of the metric if it is known."""
     low, high = interval if interval and np.isfinite(interval).all() else (None, None)
     if low is not None and high is not None and metric in METRICS:
-        low, high = max(low, METRICS[metric].lowest), min(high, 1.0)
+        low, high = METRICS[metric].clipped(float(scores.mean()), low, high)
     return replace(summarize(scores), low=low, high=high)
 
 

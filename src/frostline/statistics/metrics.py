@@ -156,7 +156,7 @@ class Metric:
         score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``, or of label sets ``[n, C]``; for
             tags the score of the counts of :func:`frostline.statistics.metrics.tag_tally`.
         baseline: The name of the best constant prediction, which gains are measured from.
-        lowest: The lowest score, at which intervals end.
+        lowest: The lowest score, at which intervals end, unless the score itself is below it.
         bounded: Whether no model can score less than ``lowest``.
         constant: The score of every constant prediction; None if it depends on the targets.
         classes: The only number of classes it is defined for; None: any.
@@ -175,6 +175,10 @@ class Metric:
     classes: int | None = None
     entities: bool = False
     aliases: tuple[str, ...] = ()
+
+    def clipped(self, score: float, low: float, high: float) -> tuple[float, float]:
+        """The interval of a score within the range of the metric. That of a score below ``lowest`` has no such end."""
+        return max(low, self.lowest) if score >= self.lowest else low, min(high, 1.0)
 
 
 CORRECT, PREDICTED, EXPECTED, RIGHT, WORDS = range(5)  # places in the counts of tag_tally
@@ -256,7 +260,7 @@ _ALL = (
         constant=0.0,
         aliases=("spearman", "rho"),
     ),
-    # A model that is worse than the mean can score below -1, but intervals end at -1.
+    # A model that is worse than the mean can score below -1, but intervals of other scores end at -1.
     Metric(
         name="r2",
         label="R²",

@@ -252,7 +252,8 @@ class RunPredictions:
         """The score of one run, and its interval for the sample of rows."""
         score, *left_out = self[run]
         low, high = score_interval(score, np.array(left_out), self._max_row_effect(self.rows_of([run])), quantile)
-        return {"score": float(score), "low": max(low, METRICS[self.metric].lowest), "high": min(high, 1.0)}
+        low, high = METRICS[self.metric].clipped(float(score), low, high)
+        return {"score": float(score), "low": low, "high": high}
 
     def rows_of(self, runs: Iterable[str]) -> int:
         scored = [self._rows_scored(run) for run in runs]
