@@ -12,7 +12,7 @@ from loaded import loaded, sentence_of
 
 def test_unusual_data_are_reported() -> None:
     train = pd.DataFrame({"text": ["a", "b", "b", " ", "NA", "c"], "label": ["x", "x", "y", "y", "x", "y"]})
-    data = loaded(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
+    data = loaded(train=train, validation=pd.DataFrame({"text": ["A ", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
         "Warning: 1 of 2 validation rows has a text that is also in train: scores on validation are too high, so remove them "
         "from train.",

@@ -72,7 +72,7 @@ def test_folds_are_stratified_and_of_equal_size(counts: list[int], seed: int, fo
 
 def test_rows_with_the_same_text_are_in_the_same_fold() -> None:
     some, task = examples(classes([40, 40]))
-    twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(80)))
+    twice = replace(some, texts=tuple(f"{('text', 'Text ')[n % 2]} {n // 2}" for n in range(80)))
     numbers = fold_numbers(twice, task, 5, 0)
     assert (numbers[::2] == numbers[1::2]).all() and len(np.unique(numbers)) == 5
 
@@ -141,6 +141,7 @@ REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         table([*NUMBERED[:40], *["n/a"] * 19, "none", "nothing"], [*LABELS[:40], *["empty"] * 21]),
         {"test": "none"},
     ),
+    "case and white space": (table([text for n in range(30) for text in (f"text {n}", f"Text  {n} ")], LABELS), {}),
     "pairs": (table(["a"] * 60, LABELS, text_pair=[f"text {n // 2}" for n in range(60)]), {}),
     "numbers": (table([f"text {n // 3}" for n in range(60)], [n / 7 for n in range(60)]), {"task_type": REGRESSION}),
     "tags": (pd.DataFrame({"tokens": [["Anna", f"{n // 3}"] for n in range(60)], "tags": [["B-x", "O"]] * 60}), {}),

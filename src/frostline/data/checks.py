@@ -64,8 +64,8 @@ class DataReport(BaseModel):
 
     Attributes:
         splits: Facts about each split.
-        repeated: By split, the number of rows whose text occurs earlier in the same split.
-        shared: By pair of splits ``first/second``, the number of rows of the second whose text also occurs in the first.
+        repeated: By split, the number of rows whose text reads like an earlier one of the same split.
+        shared: By pair of splits ``first/second``, the number of rows of the second whose text reads like one of the first.
         conflicting: The number of training texts with more than one target.
         conflicting_rows: The row numbers of up to ten training rows with such texts.
     """
@@ -169,7 +169,8 @@ def _of_rows(count: int, rows: int, split: str) -> str:
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
     """The facts about all splits. ``splits`` must be in the order train, validation, test."""
-    conflicts, keys = conflicting(splits["train"]), {split: examples.keys() for split, examples in splits.items()}
+    conflicts = conflicting(splits["train"])
+    keys = {split: examples.read_alike() for split, examples in splits.items()}
     known = {split: set(own) for split, own in keys.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},

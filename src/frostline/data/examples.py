@@ -48,15 +48,23 @@ class Texts:
         """What decides whether two examples are equal: the text, or the pair of texts."""
         return list(self.texts if self.pairs is None else zip(self.texts, self.pairs, strict=True))
 
+    def read_alike(self) -> list[Hashable]:
+        """What decides whether two examples read alike: the text, or the pair, without case and runs of white space.
+
+        Many models see no difference between such texts, so that one of them in train gives the other away.
+        """
+        parts = [part for part in (self.texts, self.pairs) if part is not None]
+        return [*zip(*([" ".join(text.casefold().split()) for text in part] for part in parts), strict=True)]
+
     @property
     def repeats(self) -> int:
-        """The number of examples whose text (or pair of texts) occurs earlier."""
-        return len(self) - len(set(self.keys()))
+        """The number of examples whose text (or pair of texts) reads like an earlier one."""
+        return len(self) - len(set(self.read_alike()))
 
-    def first_equal(self) -> Indices:
-        """The position of the first example with the same text (or pair of texts), ``[N]``."""
+    def first_alike(self) -> Indices:
+        """The position of the first example whose text (or pair of texts) reads alike, ``[N]``."""
         first: dict[Hashable, int] = {}
-        return np.array([first.setdefault(key, n) for n, key in enumerate(self.keys())], dtype=np.int64)
+        return np.array([first.setdefault(key, n) for n, key in enumerate(self.read_alike())], dtype=np.int64)
 
     def row_digests(self) -> list[bytes]:
         """A SHA-256 of each example, 32 bytes. Equal digests mean equal texts and pairs."""

@@ -219,14 +219,14 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
 
 
 def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]:
-    """About ``size`` rows in a random stratified order. Rows with the same text are drawn together, or not at all.
+    """About ``size`` rows in a random stratified order. Rows whose texts read alike are drawn together, or not at all.
 
     Texts that are too frequent for ``size`` are not drawn, unless a class would have no other. Every class keeps a row that is
     not drawn. Without equal texts these are exactly the first ``size`` rows.
     """
     if not examples.repeats:
         return stratified_indices(examples.targets, size, rng).tolist()  # type: ignore[no-any-return]
-    equal, order = examples.first_equal(), stratified_indices(examples.targets, len(examples), rng).tolist()
+    equal, order = examples.first_alike(), stratified_indices(examples.targets, len(examples), rng).tolist()
     of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
     own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
     rows: dict[int, list[int]] = defaultdict(list)  # of each text
@@ -264,7 +264,7 @@ def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]
 def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.NDArray[np.int64]:
     """The fold of each row, 0 to ``folds`` - 1, ``[N]``. Folds are stratified and have nearly the same size.
 
-    Rows with the same text are in the same fold, so that no run is scored on a text that it was trained on.
+    Rows whose texts read alike are in the same fold, so that no run is scored on a text that it was trained on.
 
     Raises:
         FrostlineError: A fold has too few rows for a score, or all rows of a class are in one fold.
@@ -273,7 +273,7 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     order = shuffled[strata(examples.targets)[shuffled].argsort(kind="stable")]  # one class after the other
     numbers = np.empty(len(examples), np.int64)
     numbers[order] = np.arange(len(examples)) % folds
-    numbers = numbers[examples.first_equal()]
+    numbers = numbers[examples.first_alike()]
     if (smallest := int(np.bincount(numbers, minlength=folds).min())) < MIN_FOLD_ROWS:
         raise FrostlineError(
             f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
