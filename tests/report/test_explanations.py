@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.report.explanations import (
     advice,
     explain_uncertainty,
     loading,
     next_command,
+    off_scale,
     sentence_without_command,
     trouble,
     unbalanced,
@@ -58,6 +59,24 @@ def test_a_rare_class_is_what_accuracy_hides(rare: int, of: int, metric: str, we
     found = unbalanced(split, weighted=weighted)
     begin = " Only 16 % of the validation examples have the label 'spam': accuracy 0.840 needs none of them right."
     assert found == (f"{begin} --metric f1_macro counts {end}" if end else "")
+
+
+@pytest.mark.parametrize(
+    ("offset", "scale", "metric", "found"),
+    [
+        (0, 1, "pearson", None),
+        (0.4, 1, "pearson", None),
+        (5, 1, "pearson", "−24.000"),
+        (5, 1, "r2", None),
+        (0, 9, "spearmanr", "−63.0"),
+    ],
+)
+def test_numbers_far_from_the_labels_are_named(offset: float, scale: float, metric: str, found: str | None) -> None:
+    """A correlation does not see them. The last rows are not scored, as with folds."""
+    labels = np.array([-1.0, 1.0] * 20)
+    numbers = np.append(scale * labels[:-2] + offset, [np.nan, np.nan])[:, None]
+    said = off_scale(Labelled(labels, REGRESSION, (), metric), numbers)
+    assert (f"R² is {found}" in said) if found else said == ""
 
 
 def recommend_nothing_trained(answer: Answer) -> None:

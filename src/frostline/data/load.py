@@ -244,7 +244,9 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
         table = _labelled(table, task.columns, task.task_type, notes)
     elif none := sum(not own for own in label_lists(table, task.columns, task.task_type, task.labels)):
         have = "has" if none == 1 else "have"
-        notes.append(f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such.")
+        notes.append(
+            f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such."
+        )
     texts = _texts(table, task.columns, task.task_type)
     return Examples(**vars(texts), targets=targets_of(table, task, texts.texts)), notes
 

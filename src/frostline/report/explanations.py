@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frostline.data.checks import DataReport
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
@@ -14,6 +17,7 @@ from frostline.report.answer.next_command import SAME_COMMAND
 from frostline.report.answer.recommended_classes import is_saved
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
+from frostline.statistics.metrics import scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.training.result import Provenance
 
@@ -118,6 +122,7 @@ def training_time(answer: Answer) -> str | None:
 
 
 MANY_SHARED = 0.05  # of the validation texts
+OFF_SCALE = -0.25  # R² that numbers lose alone by an offset of half a standard deviation of the labels
 RARE = 1 / 3  # of an even share of the examples; accuracy hardly depends on a class that is rarer
 
 
@@ -134,6 +139,20 @@ def unbalanced(split: Labelled, *, weighted: bool) -> str:
     weights = "" if weighted else ", and --class-weights balanced trains so"
     hidden = f"accuracy {shares.max():.3f} needs none of them right"
     return f" Only {rare}: {hidden}. --metric f1_macro counts every class alike{weights}."
+
+
+def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
+    """A sentence if the ``numbers`` of the recommended run, ``[rows, 1]``, miss the scale of the labels; else empty.
+
+    A correlation does not see it: a model that started near 0 and was trained for few steps has not reached it yet.
+    """
+    found = replace(split, metric="r2").score(numbers, np.flatnonzero(scored_rows(numbers)))
+    if split.metric == "r2" or not found < OFF_SCALE:
+        return ""
+    return (
+        f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and that of the "
+        "labels' mean is 0. Train on labels with mean 0 and standard deviation 1, or use only their order."
+    )
 
 
 def in_train(report: DataReport) -> str:

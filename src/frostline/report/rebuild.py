@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, locked, read_record, with_nulls, write_json
+from frostline.data.kinds import REGRESSION
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
 from frostline.model.terms import opened_by
@@ -15,7 +16,7 @@ from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_c
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
-from frostline.report.explanations import advice, in_train, unbalanced
+from frostline.report.explanations import advice, in_train, off_scale, unbalanced
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
@@ -103,6 +104,8 @@ def _rebuild(folder: Folder) -> Answer:
     if search is None or search.over:  # a search that continues knows better
         answer.next_command, answer.next_seconds = _next_command(folder, answer, search, group.search)
     first.sentence += in_train(folder.data.report)
+    if first.recommended and evidence.split.task_type == REGRESSION:
+        first.sentence += off_scale(evidence.split, evidence.logits(first.recommended.run))
     first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
