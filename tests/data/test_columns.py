@@ -66,6 +66,8 @@ def test_the_first_text_of_a_pair_is_found_beside_a_second_that_is_given(
 
 
 def test_a_label_column_can_be_optional() -> None:
+    assert choose_columns(table("text", "label", "LABEL"), label_needed=False).text == "text"
+    assert choose_columns(table("text", "label", "LABEL"), label_column="label").label == "label"
     assert choose_columns(table("text", "id"), label_needed=False).label is None
     assert choose_columns(table("text", "score", "rating"), label_needed=False).label is None
     assert choose_columns(table("text", "label"), label_needed=False).label == "label"
@@ -89,6 +91,8 @@ def test_a_label_column_can_be_optional() -> None:
         (("text", "label"), {"text_pair_column": "text"}, ("'text', 'label'", "texts", "--text-column")),
         (("review", "comment", "b", "label"), {"text_pair_column": "b"}, ("'review' or 'comment'", "--text-column")),
         (("text", "label"), {"text_pair_column": "label"}, ("labels", "--label-column")),
+        (("text", "Label", "label"), {}, ("the columns 'Label', 'label' differ in case only", "--label-column")),
+        (("Text", "text", "label"), {}, ("the columns 'Text', 'text' differ in case only", "--text-column")),
         (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is chosen for two purposes",)),
     ],
 )

@@ -117,6 +117,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, object], str]] = [  # file endin
     # JSON
     *((end, '{"text": "a"}\n{"text": "b"\n', {}, "line 2: this is not JSON") for end in (".jsonl", ".json")),
     (".jsonl", '{"text": "a"}\n["b"]\n', {}, "row 2: this is a list; write an object"),
+    (".jsonl", '{"text": "a", "label": 0, " label": 1}\n', {}, "row 1: several columns are named 'label'"),
     (".json", '[{"text": "a"},\n{]', {}, "line 2: this is not JSON"),
     (".json", '{"a": ' * 100_000, {}, "nested too deep"),
     (".jsonl", f'{{"a": {"1" * 5000}}}', {}, "line 1: this is not JSON (a number is too long)"),
@@ -167,6 +168,23 @@ def test_bad_tables_in_memory_are_refused(tmp_path: Path) -> None:
         (tmp_path / "a.parquet", {"encoding": "cp1252"}, "--encoding is for text files; leave it out"),
     ):
         assert message in refusal(source, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        ('label,text\nyes,a\nno,"I love\nyes,it\nno,so"\nno,b\n', 3),  # two quotation marks that belong to the texts
+        ('text,label\n"I love,yes\nit,no\nso",no\na,yes\nb,yes\n', 2),
+        ('id;label;text\n1;a;x\n2;b;"so\n3;b;y\n4;b;it"\n5;b;z\n', 3),
+        ('text,label\n"Dear all,\nyes, it is,\nno",yes\na,no\nb,yes\n', None),
+        ('text,label\n"one\n,\n",\na,\nb,yes\n', None),
+    ],
+)
+def test_rows_that_a_quotation_mark_swallows_are_named(tmp_path: Path, content: str, row: int | None) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    notes = read_table(path).notes
+    assert notes == () if row is None else f"a cell has lines that look like rows of their own (row {row})" in notes[0]
 
 
 FORMATS = ("a.tsv", "a.jsonl", "a.json", "a.conll")

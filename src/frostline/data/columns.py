@@ -129,6 +129,10 @@ def choose_columns(
         pair = pair or of_names
     if label is None and not indicator_columns:
         label = _find_label(table, {text, pair}, labels, preferred, needed=label_needed)
+    for (flag, given), column in zip(named, (text, pair, label), strict=True):
+        same = [name for name in table.columns if column and name.casefold() == column.casefold()]
+        if given is None and len(same) > 1 and (label_needed or column != label):
+            raise FrostlineError(f"{table.name}: the columns {listed(same)} differ in case only; choose with {flag}.")
     chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
     if len(set(chosen)) < len(chosen):
         raise FrostlineError(

@@ -9,6 +9,7 @@ import codecs
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO, StringIO, TextIOWrapper
@@ -145,6 +146,12 @@ def read_delimited(
             f"{path}: {len(ragged):,} of {len(ragged) + len(rows):,} rows do not have the {width} cells of the header "
             f"(row {first_rows(ragged)}) and are skipped."
         )
+    if swallowed := _rows_in_cells(separator, complete):
+        which = first_rows([rows[n] for n in swallowed])
+        notes.append(
+            f"Warning: {path}: a cell has lines that look like rows of their own (row {which}), as if a quotation mark began one "
+            "text and ended a later one; double such marks and put the text in double quotes, or save the file as .tsv."
+        )
     return Table(
         name=str(path),
         columns={name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)},
@@ -191,6 +198,28 @@ def _numbered_rows(path: Path, encoding: str | None) -> tuple[str, Iterator[tupl
     return separator, rows()
 
 
+def _rows_in_cells(separator: str, rows: Sequence[Sequence[str]]) -> list[int]:
+    """The positions of rows of which a cell has a line that looks like a row.
+
+    It has a cell for each column, and one of them recurs in its column, as labels do.
+    """
+    recurring = [
+        {cell for cell, count in Counter(cells).items() if cell and count > 1} for cells in zip(*rows, strict=True)
+    ]
+
+    def is_row(line: str, column: int) -> bool:
+        """Whether a line of a cell in this column looks like a row."""
+        parts = line.split(separator)
+        others = (part in recurring[n] for n, part in enumerate(parts) if n != column)
+        return len(parts) == len(recurring) and any(others)
+
+    return [
+        n
+        for n, cells in enumerate(rows)
+        if any("\n" in cell and any(is_row(line, m) for line in cell.split("\n")) for m, cell in enumerate(cells))
+    ]
+
+
 def read_json(path: Path, encoding: str | None = None) -> Table:
     """A table of JSON objects. If an object lacks a key, the value is missing.
 
@@ -206,7 +235,7 @@ def read_json(path: Path, encoding: str | None = None) -> Table:
             raise FrostlineError(
                 f'{path}, row {row}: this is a {kind}; write an object such as {{"text": ...}} instead.'
             )
-        rows.append({name.strip(): value for name, value in item.items()})
+        rows.append(dict(zip(checked_names(f"{path}, row {row}", item), item.values(), strict=True)))
     columns = list(dict.fromkeys(name for item in rows for name in item))
     if not columns:
         raise FrostlineError(f"{path}: the file has no rows; give a file with one JSON object per line.")
