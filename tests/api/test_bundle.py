@@ -98,7 +98,8 @@ def test_only_the_folder_is_needed_and_shared_weights_are_stored_and_loaded_once
     for name, predictions in loaded(texts).items():
         np.testing.assert_array_equal(predictions.values, expected[name])
     stored = sum(x.numel() for file in moved.rglob("*.safetensors") for x in tensors(file).values()) * 4
-    weights = {p.data_ptr(): p.nbytes for model in loaded._loaded.models for p in model.parameters()}
+    models = [one.model for one in loaded._classifiers.values()]
+    weights = {p.data_ptr(): p.nbytes for model in models for p in model.parameters()}
     assert sum(weights.values()) == made.cost.memory_bytes == stored < 0.6 * made.separate.memory_bytes
     assert made.cost.disk_bytes == sum(file.stat().st_size for file in moved.rglob("*") if file.is_file())
     assert str(tmp_path) not in "".join(file.read_text() for file in moved.rglob("*.json"))

@@ -28,7 +28,6 @@ from frostline.frozen.exactness import LAYER_ERRORS
 from frostline.frozen.trunk import (
     NAME,
     Contents,
-    LoadedBundle,
     branches,
     find_sharing,
     read_bundle,
@@ -127,11 +126,11 @@ def bundle(
 
 def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
     """The costs of a bundle and of the separate models."""
-    loaded = read_bundle(folder)
-    batch = probe_batch(loaded.models[0], LENGTHS)
-    kind = loaded.models[0].config.model_type
+    classifiers, anatomy, sharing = read_bundle(folder)
+    models = [one.model for one in classifiers.values()]
+    batch, kind = probe_batch(models[0], LENGTHS), models[0].config.model_type
     try:
-        with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
+        with branches(models, anatomy, sharing) as run:
             together, seconds = _timed(lambda: run(batch))
     except LAYER_ERRORS as error:
         raise FrostlineError(
@@ -151,8 +150,8 @@ def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
         memory += _weights([model])
         alone_seconds += taken
     own_disk = _size(file for file in folder.rglob("*") if file.is_file())
-    cost = Cost(own_disk, _weights(loaded.models), loaded.sharing.layers_run, seconds)
-    return cost, Cost(disk, memory, len(tasks) * loaded.sharing.layers, alone_seconds)
+    cost = Cost(own_disk, _weights(models), sharing.layers_run, seconds)
+    return cost, Cost(disk, memory, len(tasks) * sharing.layers, alone_seconds)
 
 
 def _timed(run: Callable[[], list[Tensor]]) -> tuple[list[Tensor], float]:
@@ -239,8 +238,9 @@ class Bundle:
         tasks: The names of the tasks.
     """
 
-    def __init__(self, folder: Path, loaded: LoadedBundle) -> None:
-        self.folder, self.tasks, self._loaded = folder, tuple(loaded.classifiers), loaded
+    def __init__(self, folder: Path) -> None:
+        self._classifiers, self._anatomy, self._sharing = read_bundle(folder)
+        self.folder, self.tasks = folder, tuple(self._classifiers)
 
     def __call__(
         self,
@@ -265,7 +265,6 @@ class Bundle:
         Raises:
             FrostlineError: The table cannot be read, or has single texts for a bundle of pairs or the reverse.
         """
-        loaded = self._loaded
         texts = as_texts(
             *(texts, bundle_columns(self.folder)),
             text_column=text_column,
@@ -274,13 +273,16 @@ class Bundle:
         )
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
-        tokens = loaded.classifiers[self.tasks[0]].encode(texts)
-        with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
+        tokens, models = (
+            self._classifiers[self.tasks[0]].encode(texts),
+            [one.model for one in self._classifiers.values()],
+        )
+        with branches(models, self._anatomy, self._sharing) as run:
             logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())
         return {
             task: Outputs.of_config(model.config).of_logits(texts, of_task.numpy(), truncated)
-            for task, of_task, model in zip(self.tasks, logits, loaded.models, strict=True)
+            for task, of_task, model in zip(self.tasks, logits, models, strict=True)
         }
 
 
@@ -296,7 +298,7 @@ def load_bundle(folder: str | Path) -> Bundle:
     folder = Path(folder)
     if not is_bundle(folder):
         raise FrostlineError(f"{folder} is not a bundle (it has no bundle.json): make one with `frostline bundle`.")
-    return Bundle(folder, read_bundle(folder))
+    return Bundle(folder)
 
 
 def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:

@@ -185,26 +185,6 @@ SHARED, TASKS = "shared", "tasks"
 COPIED = ("config.json", "frostline.json", "README.md")
 
 
-@dataclass(frozen=True)
-class LoadedBundle:
-    """The classifiers of a bundle. Shared weights are in memory once.
-
-    Attributes:
-        classifiers: The classifier of each task, by its name.
-        anatomy: The layers of every classifier.
-        sharing: Which layers they share.
-    """
-
-    classifiers: Mapping[str, Classifier]
-    anatomy: Anatomy
-    sharing: Sharing
-
-    @property
-    def models(self) -> list[PreTrainedModel]:
-        """The models of all tasks."""
-        return [one.model for one in self.classifiers.values()]
-
-
 def write_bundle(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> None:
     """Write a bundle of the classifiers in these folders, by the names of their tasks. Two models are in memory at once."""
     trunk = load_classifier(list(tasks.values())[sharing.trunk])
@@ -247,8 +227,10 @@ def task_names(folder: str | Path) -> list[str]:
     return list(_facts(Path(folder))["tasks"])
 
 
-def read_bundle(folder: Path) -> LoadedBundle:
-    """Load the classifiers of all tasks. Needs nothing but the folder.
+def read_bundle(folder: Path) -> tuple[dict[str, Classifier], Anatomy, Sharing]:
+    """The classifier of each task, the layers of every one, and which they share. Shared weights are in memory once.
+
+    Needs nothing but the folder.
 
     Raises:
         FrostlineError: The bundle is damaged.
@@ -274,7 +256,7 @@ def read_bundle(folder: Path) -> LoadedBundle:
         raise _damaged(folder, first_line(error)) from error
     anatomy = find_layers(classifiers[trunk].model)
     sharing = Sharing(names.index(trunk), cuts, anatomy.count)
-    return LoadedBundle({name: classifiers[name] for name in names}, anatomy, sharing)
+    return {name: classifiers[name] for name in names}, anatomy, sharing
 
 
 def _assembled(
