@@ -159,6 +159,8 @@ def optuna(side: Side) -> None:
         next_trial = np.mean(LENGTHS) * (1 - HELD_OUT) * float(np.mean(seconds_per_epoch))
         if not side.models and side.seconds() + next_trial + next_refit > side.task["seconds"]:
             refit("optuna in the time of find")
+            if side.task["in_time"]:
+                return
     known = last
     refit(f"optuna, {TRIALS} trials")
     if last is known and known is not None:  # the model was there: its training counts all the same

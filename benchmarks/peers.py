@@ -80,8 +80,9 @@ class Draw:
             "sentence": results.answer.sentence.split(" To be surer")[0],
         }
 
-    def peer(self, side: str, seconds: float) -> Iterator[Facts]:
+    def peer(self, side: str, seconds: float, in_time: bool) -> Iterator[Facts]:
         facts = {"model": self.model, "train": str(self.train), "new": str(self.new), "max_length": MAX_LENGTH}
+        facts["in_time"] = in_time
         facts |= {"classes": self.metric != "spearmanr", "metric": self.metric, "seed": self.draw, "seconds": seconds}
         task, out = self.folder / "task.json", self.folder / f"{side}.json"
         task.write_text(json.dumps(facts))
@@ -135,6 +136,7 @@ def main() -> None:
     parser.add_argument(
         "--sides", default="trainer,logistic,optuna", help=f"of {', '.join(PEERS)}; find is always there"
     )
+    parser.add_argument("--in-time", action="store_true", help="without all of Optuna's trials")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     journal, known = Journal(options.out / "journal.jsonl"), known_tasks(options.data)
@@ -154,7 +156,7 @@ def main() -> None:
             for side in options.sides.split(","):
                 impossible = side == "setfit" and (made.metric == "spearmanr" or "text_pair" in known[name][0][0])
                 if side not in there and not impossible:
-                    journal.add(*({**cell, **line} for line in made.peer(side, seconds)))
+                    journal.add(*({**cell, **line} for line in made.peer(side, seconds, options.in_time)))
     found = [line for line in journal.lines() if "side" in line]
     tables = [table_of(found, rows) for rows in dict.fromkeys(line["rows"] for line in found)]
     write_result(options.json, "Is find better than what people use otherwise, in equal time?", tables, found)
