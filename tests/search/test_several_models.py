@@ -1,5 +1,6 @@
 """A search over several models: which of them takes the next step, on synthetic scores, and the whole on tiny models."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -183,10 +184,24 @@ def test_wrong_calls_with_several_models_are_one_sentence(
     assert not [*tmp_path.glob("o/**/runs")]
 
 
-def test_other_commands_take_one_model(frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    two = f"{tiny_bert},{tiny_bert_folder(tmp_path / 'other', layers=2)}"
-    result = frostline("sweep", "--model", two, "--train", tiny_table, "--tune", "0,1", "--out", "o")
-    assert result.code == 2 and "`frostline find` takes several" in " ".join(result.err.split())
+def test_a_grid_has_a_folder_for_each_model_and_a_page(
+    frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    other = tiny_bert_folder(tmp_path / "other", layers=2)
+    grid = ["--train", tiny_table, "--tune", "0,full", "--seeds", 2]
+    alone = frostline("sweep", "--model", other, *grid, "--out", tmp_path / "alone")
+    both = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--out", tmp_path / "o")
+    assert alone.code == both.code == 0
+    ours, theirs = (
+        {path.name for path in folder.glob("runs/*")} for folder in (tmp_path / "o" / "other", tmp_path / "alone")
+    )
+    assert ours == theirs and len(ours) == 4
+    models = {one["model"] for one in json.loads((tmp_path / "o" / "analysis.json").read_text())["groups"]}
+    assert models == {tiny_bert.name, "other"} and (tmp_path / "o" / "report.html").exists()
+    plan = frostline("plan", "--model", f"{tiny_bert},{other}", *grid)
+    assert plan.code == 2 and "`frostline find` takes several" in " ".join(plan.err.split())
+    status = frostline("status", tmp_path / "o")
+    assert status.code == 2 and "the results of several models" in " ".join(status.err.split())
 
 
 def test_an_interrupted_search_over_models_has_an_answer_and_continues(

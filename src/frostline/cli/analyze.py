@@ -318,8 +318,13 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     make_folder(folder / "as-published", inside=folder)
     page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
     print(f"With the publication's settings: {page}")
-    if failed:
-        print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
+    leave_if_failed(failed)
+
+
+def leave_if_failed(runs: int) -> None:
+    """Say how many runs ended in an error, and exit with their code if there are any."""
+    if runs:
+        print(f"{runs} {'run' if runs == 1 else 'runs'} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)
 
 

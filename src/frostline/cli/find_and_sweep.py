@@ -4,7 +4,7 @@ This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -126,6 +126,28 @@ class WhoTrains:
                 "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
                 "model."
             )
+
+    @runs_saved()
+    def run_each(self, grids: Sequence[dict[str, Any]], retry: Collection[str], spec: Settings) -> None:
+        """Train the runs of several sweeps beside each other, and print what to tune in each. ``spec`` has what they share."""
+        from frostline.api import sweep as api
+        from frostline.cli.analyze import leave_if_failed, print_analysis, write_analysis_page
+        from frostline.report.answer.analysis import analyze
+        from frostline.report.answer.run_groups import load_groups
+        from frostline.report.rebuild import settings_of
+
+        groups, failed, out = [], 0, self._folder({"out": spec.out})
+        for grid in grids:
+            name = Path(grid["out"]).name
+            print(f"{name}:", flush=True)
+            answer = api.sweep(retry=retry, ray=self.ray, **grid).answer
+            failed += answer.runs.failed
+            groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
+        analysis = analyze(groups, settings_of(spec))
+        page = write_analysis_page(out, analysis, None, f"{len(grids)} models", groups)
+        print_analysis(analysis, None)
+        print(f"\n{page}")
+        leave_if_failed(failed)
 
     @runs_saved()
     def search(self, processes: int | None, **settings: Any) -> None:
@@ -294,11 +316,7 @@ def sweep(
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
-    _check(make_settings(settings))
-    if dry_run:
-        _print_dry_run(settings)
-    else:
-        who.run(settings, kinds)
+    _train(settings, who, kinds, dry_run=dry_run)
 
 
 @app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
@@ -350,12 +368,7 @@ def compare(
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
-    settings = comparison(ways, settings)
-    _check(make_settings(settings))
-    if dry_run:
-        _print_dry_run(settings)
-    else:
-        who.run(settings)
+    _train(comparison(ways, settings), who, dry_run=dry_run)
 
 
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
@@ -451,6 +464,25 @@ def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:
     for step in made.steps:
         seconds = "unknown" if step.seconds is None else duration(step.seconds)
         yield dict(zip(COLUMNS, (step.why, step.runs, step.done, seconds), strict=True))
+
+
+def _train(settings: dict[str, Any], who: WhoTrains, retry: Collection[str] = ("failed",), *, dry_run: bool) -> None:
+    """Train a grid with each model and depth that is named. Several have a page about all of them in ``out``."""
+    from frostline.sweeps.inputs import models_to_search
+
+    models = models_to_search(settings)
+    grids = [{**settings, **one.settings} for one in models] if len(models) > 1 else [settings]
+    spec = make_settings({**settings, "model": models[0].model, "depth": models[0].depth})
+    for grid in grids:
+        _check(make_settings(grid))
+    if dry_run:
+        for grid in grids:
+            _print_dry_run(grid)
+    elif len(models) == 1 or who.name == "slurm":
+        for grid in grids:
+            who.run(grid, retry)
+    else:
+        who.run_each(grids, retry, spec)
 
 
 def _print_dry_run(settings: dict[str, Any]) -> None:

@@ -34,7 +34,6 @@ from frostline.data.files import (
     write_sealed,
 )
 from frostline.model.terms import EMBEDDINGS, layer_number
-from frostline.statistics.answer import is_of_models
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
@@ -356,8 +355,8 @@ def _no_sweep(out: Path) -> str:
             f"{out} holds the sweeps of a study: give the folder of one, such as {of_study[0].parent}. To train a study with "
             "several processes, start the study's command again, here or on another machine."
         )
-    if is_of_models(out) and (of_model := sorted(out.glob("*/sweep.toml"))):
-        return f"{out} holds the searches of several models: give the folder of one, such as {of_model[0].parent}."
+    if of_model := sorted(out.glob("*/sweep.toml")):
+        return f"{out} holds the results of several models: give the folder of one, such as {of_model[0].parent}."
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
 
 
