@@ -1,11 +1,13 @@
 """Facts about the data, and warnings about unusual data."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from frostline.data.kinds import REGRESSION
 from frostline.report.explanations import in_train
 from loaded import loaded, sentence_of
 
@@ -92,3 +94,17 @@ def test_texts_that_were_decoded_wrongly_are_named(text: str, word: str | None) 
             "Warning: 1 of 21 train rows has a text with control characters or wrongly decoded letters"
         )
         assert f"such as {word!r} (row 21): correct them in The training data" in found[0]
+
+
+def test_numbers_that_are_all_the_same_are_named() -> None:
+    """A correlation with them is undefined, so that runs which are scored on them seem to fail."""
+    rows = pd.DataFrame(
+        {"text": [f"text {n}" for n in range(60)], "label": [0.5 if n % 30 else n + 1.5 for n in range(60)]}
+    )
+    options = {"train": rows, "test": "none", "task_type": REGRESSION}
+    same = pd.DataFrame({"text": [f"other {n}" for n in range(12)], "label": [0.5] * 12})
+    alone = loaded(validation=same, **options).notes
+    assert "all 12 validation rows have the number 0.5, so no score on them says anything" in " ".join(alone)
+    assert re.search("in [34] of 5 folds all rows have the same number", " ".join(loaded(folds=5, **options).notes))
+    other = loaded(**(options | {"train": rows.assign(label=rows.index + 0.5)}), folds=5)
+    assert "Warning" not in " ".join(other.notes)

@@ -60,6 +60,7 @@ def test_many_fractions_are_a_regression(write: Any) -> None:
 
 def test_the_user_overrides_the_decision() -> None:
     few = labelled(["0.5", "1.5", "0.5"])
+    assert decided(labelled(["0,5", "1,5"]), task_type=CLASSIFICATION).labels == ("0,5", "1,5")
     assert decided(few, task_type=REGRESSION).task_type == REGRESSION
     assert decided(few, task_type=CLASSIFICATION).labels == ("0.5", "1.5")
     assert decided(few, labels=["1.5", "0.5"]).labels == ("1.5", "0.5")
@@ -97,6 +98,8 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [  # of the training labe
     (["pos", "neg"], {"labels": ["pos", "neg", "other"]}, "no row has 'other', which --labels names"),
     (["pos", "neg"], {"labels": ["pos", "neg", "pos"]}, "names 'pos' more than once"),
     (["1", "2"], {"labels": ["1", "2"], "task_type": REGRESSION}, "a regression has none"),
+    (["1.5", "1.5"], {"task_type": REGRESSION}, "t.csv, column 'label': every row has the number '1.5'; give rows with different"),
+    (["0,5", "1,5", "2"], {}, "labels such as '0,5' look like numbers with a decimal comma; write a decimal point, or pass"),
     (["pos", "pos"], {}, "t.csv, column 'label': the only label is 'pos'; give rows of at least two labels"),
     ([["a"], ["b"]], {}, "row 1, column 'label': ['a'] is neither a text nor a number"),
     ([f"name {i}" for i in range(30)], {}, "30 different labels in 30 rows; name the column of the labels with --label-column"),

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from frostline.data.examples import Examples, Texts
@@ -113,6 +114,24 @@ class DataReport(BaseModel):
                 row = "row" if facts.empty_texts == 1 else "rows"
                 found.append(f"{facts.empty_texts:,} {split} {have} an empty text ({row} {where}); {they} not removed.")
         return found
+
+
+def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64] | None) -> list[str]:
+    """A warning for every split of numbers, and for the folds of train, in which all numbers are the same."""
+    found = [
+        f"Warning: all {len(part):,} {split} rows have the number {part.targets[0]:g}, so no score on them says anything: give "
+        f"others with --{split}."
+        for split, part in splits.items()
+        if split != "train" and np.ptp(part.targets) == 0
+    ]
+    count = 0 if folds is None else int(folds.max()) + 1
+    constant = [n for n in range(count) if np.ptp(splits["train"].targets[folds == n]) == 0]
+    if constant:
+        found.append(
+            f"Warning: in {len(constant)} of {count} folds all rows have the same number, so a run that is scored there has no "
+            "score: give fewer --folds, or more rows with other numbers."
+        )
+    return found
 
 
 def garbled(texts: Texts, what: str) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.checks import DataReport, garbled, report_on
+from frostline.data.checks import DataReport, constant_targets, garbled, report_on
 from frostline.data.columns import (
     WORDS,
     Columns,
@@ -150,6 +150,8 @@ def load_data(
         _require_other_rows(split, sources, given)
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in SPLITS if split in splits}, task)
+    if task.task_type == REGRESSION:
+        more += constant_targets(splits, numbers)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
     if numbers is not None:
         splits["validation"] = splits["train"]

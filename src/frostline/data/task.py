@@ -12,6 +12,7 @@ from frostline.data.columns import Columns
 from frostline.data.examples import Targets
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.labels import (
+    DECIMAL_COMMA,
     MAX_CLASSES,
     WHOLE,
     Labels,
@@ -76,6 +77,11 @@ def decide_task(
         task_type = CLASSIFICATION if names else _task_type(table, columns.of_labels[0], lists, counts)
     if task_type == REGRESSION and labels:
         raise FrostlineError("--labels names classes, and a regression has none; leave out --labels or --task-type.")
+    if task_type == REGRESSION and len(counts) == 1:
+        raise FrostlineError(
+            f"{where}: every row has the number {quoted(*counts)}; give rows with different ones, or name another column with "
+            "--label-column."
+        )
     found_names = () if task_type == REGRESSION else label_names(table, columns, task_type, counts, labels)
     return Task(name=name, task_type=task_type, labels=found_names, columns=columns)
 
@@ -85,6 +91,11 @@ def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels
     numbers = {label for label in labels if NUMBER.fullmatch(label.strip())}
     texts = {*labels} - numbers
     choose = f"choose with --task-type {CLASSIFICATION} or {REGRESSION}"
+    if texts and all(map(DECIMAL_COMMA.fullmatch, map(str.strip, texts))):
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: labels such as {quoted(min(texts))} look like numbers with a decimal comma; "
+            f"write a decimal point, or pass --task-type {CLASSIFICATION} if they are classes."
+        )
     if numbers and texts:
         fewer = texts if len(texts) <= len(numbers) else numbers
         odd, cell = next((n, own[0]) for n, own in enumerate(lists) if own and own[0] in fewer)
