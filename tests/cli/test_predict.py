@@ -54,6 +54,7 @@ def test_labels_in_the_table_are_scored(frostline: Frostline, here: Path, finish
     unknown = "other.csv, row 2, column 'label': the label 'fine' is none of the 2 training labels"
     assert f"Not scored: {unknown}" in (done := frostline("predict", model, "other.csv")).err and done.code == 0
     assert unknown in (refused := frostline("evaluate", model, "other.csv")).err and refused.code == 2
+    assert "correct it, or leave the row out." in refused.err  # the model is trained, and evaluate has no --labels
     write_csv(here / "bare.csv", [{"text": "a film"}])
     assert "pass one of 'text' with --label-column" in frostline("evaluate", model, "bare.csv").err
 

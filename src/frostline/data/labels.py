@@ -207,9 +207,9 @@ def _refuse_others(where: str, labels: tuple[str, ...], counts: Counter[str]) ->
 
 
 def label_indices(
-    table: Table, columns: Columns, task_type: str, labels: Sequence[str], lists: Sequence[Labels]
+    table: Table, columns: Columns, task_type: str, labels: Sequence[str], lists: Sequence[Labels], *, trained: bool
 ) -> list[list[int]]:
-    """The indices of the labels of each row.
+    """The indices of the labels of each row. ``trained``: whether a model has been, so that its labels cannot change.
 
     Raises:
         FrostlineError: A label is none of ``labels``.
@@ -225,6 +225,8 @@ def label_indices(
                     what, remedy = "tag", f"pass --labels {comma_joined(every)} to include it"
                     if len(every) > NAMED or INTEGER.fullmatch(label):
                         remedy = "name all tags with --labels"
+                if trained:
+                    remedy = "leave the row out"
                 raise FrostlineError(
                     f"{table.location(n, columns.of_labels[0], k if of_words else None)}: the {what} {quoted(label)}"
                     f"{did_you_mean(label, others)} is none of the {len(labels)} training {what}s ({listed(labels)}); correct "

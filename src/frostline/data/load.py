@@ -250,7 +250,7 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
             f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such."
         )
     texts = _texts(table, task.columns, task.task_type)
-    return Examples(**vars(texts), targets=targets_of(table, task, texts.texts)), notes
+    return Examples(**vars(texts), targets=targets_of(table, task, texts.texts, trained=True)), notes
 
 
 def _read_tables(settings: DataSettings, sources: Mapping[str, Any], glue: GlueTask | None) -> dict[str, Table]:

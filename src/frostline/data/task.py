@@ -116,12 +116,12 @@ def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels
     )
 
 
-def targets_of(table: Table, task: Task, texts: Sequence[str]) -> Targets:
+def targets_of(table: Table, task: Task, texts: Sequence[str], *, trained: bool = False) -> Targets:
     """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
 
     For token classification ``[N, W]``: the index of each word's tag, filled up with ``NO_WORD``, where W is the number of words
     of the longest sentence. For texts with any number of labels bool ``[N, C]``: whether a text has a label. ``texts`` are the
-    texts or sentences of the rows.
+    texts or sentences of the rows. ``trained``: whether a model for the task has been, which a message depends on.
 
     Raises:
         FrostlineError: A label is missing, is not a finite number, or is none of the training labels, or tags do not suit words.
@@ -138,7 +138,7 @@ def targets_of(table: Table, task: Task, texts: Sequence[str]) -> Targets:
                     f"{table.location(n, column)}: {quoted(cell)} {'is too large; correct it' if is_number else wrong}."
                 )
         return np.array([float(cell) for (cell,) in given])
-    indices = label_indices(table, task.columns, task.task_type, task.labels, given)
+    indices = label_indices(table, task.columns, task.task_type, task.labels, given, trained=trained)
     if task.task_type == TOKENS:
         refuse_wrong_tags(table, column, given, texts, entities=are_entities(task.labels))
         return filled(indices, max(map(len, indices)))
