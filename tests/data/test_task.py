@@ -98,7 +98,7 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [  # of the training labe
     (["pos", "neg"], {"labels": ["pos", "neg", "other"]}, "no row has 'other', which --labels names"),
     (["pos", "neg"], {"labels": ["pos", "neg", "pos"]}, "names 'pos' more than once"),
     (["1", "2"], {"labels": ["1", "2"], "task_type": REGRESSION}, "a regression has none"),
-    (["1.5", "1.5"], {"task_type": REGRESSION}, "t.csv, column 'label': every row has the number '1.5'; give rows with different"),
+    (["1.5", "1.5"], {"task_type": REGRESSION}, "t.csv, column 'label': every row has the number '1.5'; give rows with"),
     (["0,5", "1,5", "2"], {}, "labels such as '0,5' look like numbers with a decimal comma; write a decimal point, or pass"),
     (["pos", "pos"], {}, "t.csv, column 'label': the only label is 'pos'; give rows of at least two labels"),
     ([["a"], ["b"]], {}, "row 1, column 'label': ['a'] is neither a text nor a number"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import frostline
+from frostline.data.wording import spoken
 from frostline.search.observations import Candidate
 from frostline.search.policy import Batch, policy
 from frostline.search.several_models import Contender, SearchOverModels, _below
@@ -113,7 +114,7 @@ def test_one_model_alone_takes_the_steps_of_its_own_search() -> None:
 
 
 def test_a_search_over_two_models_is_one_answer_and_is_continued(
-    search_settings: dict[str, Any], tmp_path: Path
+    search_settings: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     other = tiny_bert_folder(tmp_path / "other", layers=2, seed=1)
     settings = {**search_settings, "model": [search_settings["model"], other], "price_inference": 1.0}
@@ -136,6 +137,18 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     assert again.answer == answer and again.table().equals(before)  # no run was trained again: its seconds are the same
     with pytest.raises(frostline.FrostlineError, match="larger budget"):
         found.more(seeds=3)
+    run = request.getfixturevalue("frostline")
+    shown, written = run("status", out), (out / best.folder / "answer.json").read_bytes()
+    assert all(
+        f"{out / one.folder}: {one.runs} done, 0 failed, 0 pending" in shown.out for one in answer.models if one.runs
+    )
+    assert found.sentence in " ".join(run("report", out).out.split())
+    assert (out / best.folder / "answer.json").read_bytes() == written
+    found.models[best.model].more(tune="0", seeds=[7], save_model=False)
+    since = f"Runs of {best.model} have ended since this search did, and the same search takes them into account."
+    assert found.sentence == f"{since} {spoken(answer.sentence)}" and since[:-1] in repr(found)
+    assert since in " ".join(run("report", out).out.split())
+    assert not frostline.find(**settings).sentence.startswith("Runs of")
 
 
 def test_points_below_do_not_count_errors_on_the_same_rows() -> None:
@@ -201,7 +214,11 @@ def test_a_grid_has_a_folder_for_each_model_and_a_page(
     plan = frostline("plan", "--model", f"{tiny_bert},{other}", *grid)
     assert plan.code == 2 and "`frostline find` takes several" in " ".join(plan.err.split())
     status = frostline("status", tmp_path / "o")
-    assert status.code == 2 and "the results of several models" in " ".join(status.err.split())
+    assert status.code == 0 and status.out.count(": 4 done, 0 failed, 0 pending") == 2
+    report = frostline("report", tmp_path / "o").out.splitlines()
+    assert {str(tmp_path / "o" / name / "report.html") for name in models} <= {*report}
+    work = frostline("work", tmp_path / "o")
+    assert work.code == 2 and "the results of several models" in " ".join(work.err.split())
 
 
 def test_an_interrupted_search_over_models_has_an_answer_and_continues(

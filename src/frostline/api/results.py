@@ -14,6 +14,7 @@ from frostline.report.rebuild import write_report
 from frostline.statistics.answer import Answer, ModelsAnswer, is_of_models
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.search_record import newer_runs
 from frostline.sweeps.results.tables import frame
 from frostline.sweeps.settings import GRID, make_settings
 from frostline.sweeps.toml import NOT_SETTINGS, TRUST
@@ -167,13 +168,21 @@ class SeveralModels(Results):
 
     @property
     def answer(self) -> ModelsAnswer:  # type: ignore[override]
-        """Which model to take, what each of them reaches, and what it costs."""
+        """Which model to take, what each of them reaches, and what it costs.
+
+        If runs have ended since the search did, its sentence says so first: only the search weighs models against each other.
+        """
         try:
-            return ModelsAnswer.read(self.folder / "answer.json")
+            answer = ModelsAnswer.read(self.folder / "answer.json")
         except ValueError as error:
             raise FrostlineError(
                 f"{self.folder / 'answer.json'} is damaged: the same search writes it again, from the runs in the folder."
             ) from error
+        later = [one.model for one in answer.models if one.runs and _newer(Folder(self.folder / one.folder))]
+        if later:
+            runs = f"Runs of {' and '.join(later)} have ended since this search did, and the same search takes them into account."
+            answer.sentence = f"{runs} {answer.sentence}"
+        return answer
 
     @property
     def models(self) -> dict[str, Results]:
@@ -218,6 +227,11 @@ class SeveralModels(Results):
             f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}"
             f"{_html(models_table(self.answer).printed())}"
         )
+
+
+def _newer(folder: Folder) -> bool:
+    """Whether runs have ended since the search in a folder did."""
+    return folder.search is not None and bool(newer_runs(folder.search, folder.rows))
 
 
 def _html(printed: "pd.DataFrame") -> str:

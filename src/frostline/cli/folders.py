@@ -1,6 +1,5 @@
 """The commands on the folder of a sweep: `frostline work`, `status`, `merge`, `report` and `track`."""
 
-import json
 import re
 import sys
 from collections import Counter
@@ -97,23 +96,26 @@ def status(
 
     Of a sweep with more than 1,000 runs, the numbers are printed for each k and train size. Its results are then not read.
     """
-    from frostline.sweeps.results.folder import Folder
+    from frostline.sweeps.results.folder import Folder, folders_of
 
-    sweep, leases, shown = Folder(folder), Leases(folder), list[str]()
-    listed = all_runs or len(sweep.runs) <= LISTED
-    if listed:
-        _print_damage(folder)
+    sweeps, shown = [*map(Folder, folders_of(folder))], list[list[str]]()
+    listed = all_runs or sum(len(sweep.runs) for sweep in sweeps) <= LISTED
+    for sweep in sweeps if listed else ():
+        _print_damage(sweep.out)
     on_terminal = watch and sys.stdout.isatty()
     while True:
-        before, shown = shown, list(_status_lines(sweep, leases, listed=listed))
+        before = shown
+        shown = [[*_status_lines(sweep, Leases(sweep.out), listed=listed)] for sweep in sweeps]
         if shown != before or on_terminal:
             if before:
                 print(CLEAR if on_terminal else "\n", end="", file=unchecked(sys.stdout))
-            print(*shown, *_time_left(sweep, leases), sep="\n", flush=True)
-        if not watch or sweep.is_complete:
+            for n, (sweep, lines) in enumerate(zip(sweeps, shown, strict=True)):
+                gap = [""] if n else []
+                print(*gap, *lines, *_time_left(sweep, Leases(sweep.out)), sep="\n", flush=True)
+        if not watch or all(sweep.is_complete for sweep in sweeps):
             return
         sleep(REFRESH)
-        sweep = Folder(folder)
+        sweeps = [Folder(sweep.out) for sweep in sweeps]
 
 
 @app.command(cls=PanelCommand, short_help="Merge folders of one sweep into one.")
@@ -138,14 +140,22 @@ def merge(
 
 @app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
 def report(folder: FolderArgument) -> None:
-    """Rebuild the tables, answer.json and report.html from the runs in a folder."""
-    from frostline.sweeps.results.folder import Folder
+    """Rebuild the tables, answer.json and report.html from the runs in a folder.
 
-    _print_damage(Folder(folder).out)
+    With several models, those of each are rebuilt. The command that trained them rebuilds the page about all.
+    """
+    from frostline.api.results import open as opened
     from frostline.report.rebuild import write_report
+    from frostline.statistics.answer import is_of_models
+    from frostline.sweeps.results.folder import Folder, folders_of
 
-    path = write_report(folder)
-    print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), path, sep="\n")
+    folders = folders_of(folder)
+    for one in folders:
+        _print_damage(Folder(one).out)
+        write_report(one)
+    for one in [*folders, *([folder] if is_of_models(folder) else [])]:
+        results = opened(one)
+        print(*wrapped(results.answer.sentence), results.report, sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Write the runs of a sweep into MLflow, TensorBoard or W&B.")

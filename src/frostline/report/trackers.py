@@ -14,10 +14,10 @@ from time import time
 from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, create_file, file_name, locked, new_folder
 from frostline.data.wording import comma_separated, first_line
-from frostline.statistics.answer import Answer, is_of_models
+from frostline.statistics.answer import Answer
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.inputs import require_trackers
-from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.folder import Folder, folders_of
 from frostline.training.run import Run
 
 COST = ("trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes", "tuned_layers", "tuned_share")
@@ -65,8 +65,7 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     """
     names = comma_separated(to) if isinstance(to, str) else to
     require_trackers(names)
-    path = Path(folder).expanduser()
-    folders = [one.parent for one in sorted(path.glob("*/sweep.toml"))] if is_of_models(path) else [path]
+    folders = folders_of(Path(folder).expanduser())
     counts = Counter[str](dict.fromkeys(names, 0))
     for read in map(Folder, folders):
         out, found = read.out, [*_runs(read), *_answer(read)]

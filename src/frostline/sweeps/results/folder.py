@@ -348,6 +348,12 @@ class Folder:
         return read_rows(self.out, name)
 
 
+def folders_of(out: Path) -> list[Path]:
+    """The folder of each model, if several were searched or swept into ``out``; otherwise ``out`` itself."""
+    of_models = [] if (out / "sweep.toml").exists() else [one.parent for one in sorted(out.glob("*/sweep.toml"))]
+    return of_models or [out]
+
+
 def _no_sweep(out: Path) -> str:
     """What to do about a folder without a sweep, which may be that of a study."""
     if of_study := sorted(out.glob("*/*/sweep.toml")):
@@ -355,8 +361,8 @@ def _no_sweep(out: Path) -> str:
             f"{out} holds the sweeps of a study: give the folder of one, such as {of_study[0].parent}. To train a study with "
             "several processes, start the study's command again, here or on another machine."
         )
-    if of_model := sorted(out.glob("*/sweep.toml")):
-        return f"{out} holds the results of several models: give the folder of one, such as {of_model[0].parent}."
+    if (of_models := folders_of(out)) != [out]:
+        return f"{out} holds the results of several models: give the folder of one, such as {of_models[0]}."
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
 
 
