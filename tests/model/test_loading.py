@@ -30,7 +30,6 @@ from frostline.frozen.logits import logits_of_texts
 from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, NUMBER_MATTERS, load_tokenizer
-from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import encode, suited
 from frostline.sweeps.prepare import length_limit
 from frostline.sweeps.settings import make_settings
@@ -49,7 +48,6 @@ from small_models import (
     small_model,
     write_base,
 )
-from tiny import tiny_bert_folder
 
 CANNOT_CLASSIFY = "transformers cannot load it for classification ("
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 268\n"
@@ -289,13 +287,6 @@ def test_position_limit_without_an_offset(positions, limit):
 def test_a_model_without_positions_has_no_position_limit():
     model = small_model("bloom")
     assert not hasattr(model.config, "max_position_embeddings") and position_limit(model) is None
-
-
-def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):
-    assert load(tiny_bert).max_length == 32
-    assert load(minilm).max_length == 512
-    folder = tiny_bert_folder(tmp_path / "long")
-    assert EMBEDDINGS in load(folder).anatomy.places.values()
 
 
 NUMBERS = 300  # tokens "w000" .. "w299" with these numbers

@@ -105,8 +105,3 @@ def test_words_are_confused_by_type_and_worst_sentences_come_first() -> None:
     plain = errors(WORDS, logits_of([[1, 2, 0], [0, 3, -1], [1, -1, -1]]), ("a", "b", "c", "d"), words=sentences)
     assert plain.confusion is not None and np.trace(counts(plain.confusion)) == np.sum(counts(plain.confusion)) == 6
     assert plain.worst == []
-
-
-def test_a_long_text_is_shortened() -> None:
-    (error,) = errors([0], [[0.0, 1.0]], ("a", "b"), words=("x" * 5000,)).worst
-    assert error.text.endswith("x … (5,000 characters)") and len(error.text) < 700

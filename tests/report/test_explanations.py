@@ -17,7 +17,6 @@ from frostline.report.explanations import (
     next_command,
     off_scale,
     sentence_without_command,
-    trouble,
     unbalanced,
 )
 from frostline.statistics.answer import Answer, Counts
@@ -126,13 +125,6 @@ def test_the_model_can_be_loaded_as_shown(
         assert printed in capsys.readouterr().out
     answer.sizes[0].recommended = answer.sizes[0].decision = None
     assert loading(answer, classified / "model") is None
-
-
-def test_trouble_counts_every_run_that_did_not_succeed() -> None:
-    assert trouble(Counts(done=3, failed=0, pending=0), 0) is None
-    text = trouble(Counts(done=33, failed=1, pending=4), 2)
-    failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
-    assert text == f"{failed}; 1 run ended in an error; 4 runs not trained yet."
 
 
 @pytest.mark.parametrize(

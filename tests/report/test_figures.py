@@ -141,14 +141,6 @@ def axes_of(curve: Any, metric: str = "accuracy") -> tuple[Any, str]:
     return figure.axes[0], str(figure.get_label())
 
 
-def test_a_mark_has_the_interval_of_its_expected_score() -> None:
-    by_name = {mark.name: mark for mark in marks(CURVE)}
-    one = by_name["last 1"]
-    assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "chosen"
-    assert by_name[FULL].low is None and by_name[FULL].kind == "other"
-    assert [name for name, mark in by_name.items() if mark.kind == "dominated"] == ["words"]
-
-
 def test_no_interval_ends_below_the_lowest_score() -> None:
     wide = curve_of(known("head only", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
     assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]

@@ -142,13 +142,6 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settin
     assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
 
 
-def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> None:
-    folds = [
-        spec.stack_key for spec in frostline.plan(timed=False, **{**settings, "tune": "0", "seeds": 4, "folds": 2}).runs
-    ]
-    assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
-
-
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(settings: dict[str, Any], tmp_path: Path) -> None:
     lilt = write_base(tmp_path / "lilt", "lilt")  # its layers pass on a second stream
     with pytest.raises(FrostlineError, match="cannot be cut exactly with last 1: Layers above the cut need more"):

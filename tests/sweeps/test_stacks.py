@@ -2,7 +2,6 @@
 
 from copy import copy
 from math import inf
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ from frostline.sweeps.results.store import Store
 from frostline.training.experiment import Experiment
 from frostline.training.run import Run
 from records import spec_of_run
-from tiny import Notes, assert_same_predictions, plan_of, run_sweep
+from tiny import Notes, plan_of, run_sweep
 
 
 def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> Run:
@@ -107,18 +106,6 @@ def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
     assert stacked_of(run_sweep(settings, progress=(shown := Notes()))) == {0: [1, 1], 1: [1, 1]}
     assert "Runs of head only are trained one by one. Its layers talk." in shown.notes
-
-
-def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
-    sweep = run_sweep(settings, tune="0,1,all", stack=3, seeds=3)
-    assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "full": [3] * 3}
-
-
-def test_a_stack_at_k_0_gives_the_same_predictions_as_single_runs(settings: dict[str, Any]) -> None:
-    together = run_sweep(settings, tune="0", seeds=4)
-    alone = run_sweep(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
-    assert (stacked_of(together), stacked_of(alone)) == ({0: [4] * 4}, {0: [1] * 4})
-    assert_same_predictions(Store(together.folder), Store(alone.folder))
 
 
 def stacked_of(sweep: Results) -> dict[Any, list[int]]:

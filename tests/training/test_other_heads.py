@@ -175,13 +175,6 @@ def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(experiment):
     assert audit.trainable_parameters == audit.parameters - audit.by_place[POOLER].frozen
 
 
-def test_runs_of_other_heads_leave_no_trace(experiment):
-    """All heads share one base model, which each run starts from its pretrained weights."""
-    plain, mean = spec_of(1, num_train_epochs=1), way_spec(Way(tune=2, head_reads="mean"))
-    alone, other = outcome(run(plain, experiment)), outcome(run(mean, experiment))
-    assert outcome(run(plain, experiment)) == alone and outcome(run(mean, experiment)) == other
-
-
 @pytest.mark.parametrize("batched", [True, False])
 def test_stacked_runs_equal_single_ones(tmp_path, batched):
     experiment = context_of(folder_of("bert", tmp_path))  # without dropout

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import torch
 
+from frostline.model.ways import Way
 from frostline.training.result import RunRecord
 from frostline.training.run import Run
 from frostline.training.train import run
@@ -21,6 +22,7 @@ def test_a_run_depends_on_its_specification_only(experiment):
         spec_of(1, seed=1, **short),
         spec_of(3, seed=1, **short),
         spec_of(2, tune_pooler=False, **short),
+        spec_of("m", way=Way(tune=2, head_reads="mean"), **short),  # its base model is that of all others
     ]
     forwards = [outcome(run(spec, experiment)) for spec in specs]
     torch.manual_seed(99)
