@@ -31,11 +31,7 @@ def test_a_result_is_described_in_one_line() -> None:
     bad = ended("full", outcome="diverged", reason="the loss is not finite", validation_best=None)
     assert describe(bad) == "full      seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
     assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
-
-
-def test_a_result_of_several_training_lengths_has_its_own_in_the_line() -> None:
-    first = ended()
-    longer = record(first.spec.model_copy(update={"num_train_epochs": 10.0}), validation_best=0.9)
+    longer = record(ended().spec.model_copy(update={"num_train_epochs": 10.0}), validation_best=0.9)
     assert describe(longer, (1.0, 10.0)).startswith("last 2 for 10 epochs   seed 1")
     assert describe(longer, (10.0,)).startswith("last 2    seed 1")
 

@@ -169,7 +169,6 @@ def predict(
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns, trained_task
     from frostline.data.checks import garbled
-    from frostline.data.files import create_file, replace_file
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
@@ -204,14 +203,7 @@ def predict(
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
-    if target.suffix == ".csv":
-        content = _csv(rows, header, safe=safe_csv)
-    else:
-        content = (TAG_WRITERS if of_words else WRITERS)[target.suffix](rows, header)
-    if overwrite:
-        replace_file(target, content, inside=target)
-    elif not create_file(target, content, inside=target):
-        raise FrostlineError(f"{target} exists, which another process has written meanwhile: give another --out.")
+    _write(target, rows, header, of_words=of_words, overwrite=overwrite, safe_csv=safe_csv)
     tasks = f", {len(by_task)} tasks" if several else ""
     if first.truncated:
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
@@ -406,6 +398,20 @@ def _target_of(file: Path, out: Path | None, *, of_words: bool, overwrite: bool,
     if safe_csv and target.suffix != ".csv":
         raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
     return target
+
+
+def _write(target: Path, rows: Rows, header: Sequence[str], *, of_words: bool, overwrite: bool, safe_csv: bool) -> None:
+    """Write the predictions in the format of the output file, which :func:`_target_of` has allowed."""
+    from frostline.data.files import create_file, replace_file
+
+    if target.suffix == ".csv":
+        content = _csv(rows, header, safe=safe_csv)
+    else:
+        content = (TAG_WRITERS if of_words else WRITERS)[target.suffix](rows, header)
+    if overwrite:
+        replace_file(target, content, inside=target)
+    elif not create_file(target, content, inside=target):
+        raise FrostlineError(f"{target} exists, which another process has written meanwhile: give another --out.")
 
 
 def _refuse_options(bundle: Path, options: Options) -> None:
