@@ -186,7 +186,7 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, Answer
     assert saved is not None and saved.facts.probe is not None
     assert (saved.facts.probe.layers, saved.facts.probe.vector) == (probed.best.input.layers, probed.best.input.vector)
     cell = next(cell for cell in answer.sizes[0].cells if cell.recipe == "probe")
-    assert [point.validation_best for point in cell.points] == [probed.report.best.score] * 2
+    assert [point.validation_best for point in cell.points] == [probed.report.best.validation] * 2
     logits = folder.store.predictions(answer.sizes[0].recommended.run)["validation_best"]
     examples = folder.split("validation")
     assert examples is not None

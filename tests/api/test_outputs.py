@@ -148,7 +148,7 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
     settings = {"model": base, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
     (found,) = probe(out=tmp_path / "probes", **settings)
     report = found.report
-    assert report.metric == "f1_micro" and report.best.score > report.chance and report.tfidf_score is not None
+    assert report.metric == "f1_micro" and report.best.validation > report.chance and report.tfidf_score is not None
     predictions = frostline.predict(tmp_path / "probes" / "probe", table(5)["text"].tolist())
     assert isinstance(predictions, Predictions) and predictions.classes == LABELS
     with pytest.raises(FrostlineError, match="--kind logistic is for one label for each text"):

@@ -36,7 +36,7 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
         page = (tmp_path / name / "report.html").read_text()
         assert " nan" not in page and ">nan" not in page
         no_score = name == "one"
-        assert (probed.report.best.score is None) == no_score == ("No probe has a" in page)
+        assert (probed.report.best.validation is None) == no_score == ("No probe has a" in page)
 
 
 def test_several_label_columns_share_one_forward_pass_and_the_next_call_needs_none(
@@ -122,7 +122,7 @@ def test_probes_of_pairs_also_read_each_text_alone(tiny_bert: Path, tmp_path: Pa
     (probed,) = frostline.probe(model=tiny_bert, **given)
     report = probed.report
     assert [one.layers for one in report.probes if one.vector == "apart"] == [(1,), (2,), (3,), (1, 2, 3)]
-    assert (report.best.vector, report.best.score) == ("apart", 1.0) and "both texts read alone" in report.sentence
+    assert (report.best.vector, report.best.validation) == ("apart", 1.0) and "both texts read alone" in report.sentence
     assert max(one.validation or 0 for one in report.probes if one.vector != "apart") < 0.9
     predicted = [frostline.predict(tmp_path / "out" / "probe", files[name]) for name in ("validation", "swapped")]
     assert predicted[0].labels == labels[100:]

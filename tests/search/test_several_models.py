@@ -33,8 +33,8 @@ class SyntheticSearch:
         self.rows, self.score = Rows(same_errors=True), score
         self.seen = nothing_seen(self.rows, budget_given=budget)
         ends = (None, None) if probe is None else (probe - 0.03, probe + 0.03)
-        best = SimpleNamespace(score=probe, low=ends[0], high=ends[1])
-        self.alternatives = SimpleNamespace(probes=SimpleNamespace(best=best))
+        probes = SimpleNamespace(best=SimpleNamespace(validation=probe), low=ends[0], high=ends[1])
+        self.alternatives = SimpleNamespace(probes=probes)
 
     def begin(self) -> None: ...
 

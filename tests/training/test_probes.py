@@ -135,7 +135,7 @@ def test_the_saved_probe_predicts_the_tags_that_were_scored(
     seen = [[n for n, tag in enumerate(row["tags"]) if tag] for row in found]
     tags = [[row["tags"][n] for n in own] for row, own in zip(found, seen, strict=True)]
     expected = [[row[n] for n in own] for row, own in zip(VALIDATION["ner_tags"], seen, strict=True)]
-    assert f1_score(expected, tags, mode="strict", scheme=IOB2) == pytest.approx(probed.report.best.score)
+    assert f1_score(expected, tags, mode="strict", scheme=IOB2) == pytest.approx(probed.report.best.validation)
     VALIDATION[["tokens"]].to_json(tmp_path / "new.jsonl", orient="records", lines=True)
     result = frostline("predict", out / "probe", tmp_path / "new.jsonl", "--out", tmp_path / "tagged.jsonl")
     assert result.code == 0 and "40 sentences" in result.out, result.err
@@ -158,7 +158,7 @@ def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: 
     pairs = zip(flipped.report.probes, probed.report.probes, strict=True)
     assert all((one.held_out, one.penalty) == (other.held_out, other.penalty) for one, other in pairs)
     assert flipped.best.input == probed.best.input
-    assert flipped.report.best.score == pytest.approx(1 - probed.report.best.score)
+    assert flipped.report.best.validation == pytest.approx(1 - probed.report.best.validation)
 
 
 def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.Monke
     (got,) = frostline.probe(model=tiny_bert, train=frame, kind="logistic", **EXACT)
     report = got.report
     assert report.kind == "logistic" and report.columns["text_pair"] == "text_pair"
-    assert report.validation_rows == 8 and 0 <= report.best.low <= report.best.high <= 1
+    assert report.validation_rows == 8 and 0 <= report.low <= report.high <= 1
 
 
 def test_random_labels_are_not_significantly_better_than_the_baseline(tiny_bert: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_saved_probe_gives_the_predictions_that_were_scored(tiny_bert: Path, t
         else:
             score = (np.array(result.labels) == frame["label"]).mean()
             np.testing.assert_allclose(result.values.sum(1), 1, rtol=1e-6)
-        assert score == pytest.approx(got.report.best.score, abs=1e-6)
+        assert score == pytest.approx(got.report.best.validation, abs=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from frostline.statistics.predictions import RunPredictions
 from frostline.training.estimators import Fitted, examples_of
 from frostline.training.experiment import Experiment
 from frostline.training.probes import FittedProbe, best_probe
-from frostline.training.result import BestProbe, ProbeReport, ReportedProbe
+from frostline.training.result import ProbeReport, ReportedProbe
 
 VECTOR_STYLES = {
     "first": (VALIDATION, "o"),
@@ -71,22 +71,20 @@ def report_probes(
         words: A TF-IDF model of the same examples; None if there is none.
         kind: ``ridge`` or ``logistic``.
     """
-    task, pretrained, best = data.task, experiment.pretrained, best_probe(probes)
+    task, pretrained = data.task, experiment.pretrained
     validation = examples_of(experiment, rows, range(pretrained.anatomy.count + 1))
     split, every = validation.split, np.arange(len(rows))
-    reported, scored = [], {}
-    for probe in probes:
-        logits = validation.by_row(probe.logits(validation))
-        if probe is best:
-            scored = RunPredictions(split, {"best": logits}.__getitem__).alone("best")
-        reported.append(
-            ReportedProbe(
-                **dict(probe.input),
-                held_out=defined(probe.held_out),
-                validation=defined(split.score(logits, every)),
-                penalty=probe.penalty,
-            )
+    reported = {
+        probe.input: ReportedProbe(
+            **dict(probe.input),
+            held_out=defined(probe.held_out),
+            validation=defined(split.score(validation.by_row(probe.logits(validation)), every)),
+            penalty=probe.penalty,
         )
+        for probe in probes
+    }
+    best = best_probe(probes)
+    interval = RunPredictions(split, lambda run: validation.by_row(best.logits(validation))).alone("best")
     report = ProbeReport(
         model=pretrained.name,
         revision=pretrained.revision,
@@ -102,8 +100,10 @@ def report_probes(
         validation_rows=len(rows),
         chance=split.chance,
         tfidf_score=None if words is None else defined(split.score(words.logits(rows, "validation"), every)),
-        probes=tuple(reported),
-        best=BestProbe.model_validate({**dict(best.input), **{name: defined(x) for name, x in scored.items()}}),
+        probes=tuple(reported.values()),
+        best=reported[best.input],
+        low=defined(interval["low"]),
+        high=defined(interval["high"]),
         notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
         sentence="",
     )
@@ -113,7 +113,7 @@ def report_probes(
 def probe_sentence(report: ProbeReport) -> str:
     """The score of the best probe, and whether it is significantly better than the constant baseline."""
     best, metric = report.best, names.metric(report.metric)
-    if best.score is None or best.low is None or best.high is None:
+    if best.validation is None or report.low is None or report.high is None:
         return (
             f"No probe has a defined {metric}: it predicts the same for every example, or there are too few "
             "validation examples."
@@ -121,17 +121,17 @@ def probe_sentence(report: ProbeReport) -> str:
     examples = f"{report.validation_rows:,} validation example{'' if report.validation_rows == 1 else 's'}"
     layers = f"layer{'s' if len(best.layers) > 1 else ''} {formatting.layers(best.layers)} of {report.layers}"
     probe = f"{report.kind} probe on the {names.VECTORS[best.vector]} after {layers}"
-    interval = f"95 % interval {best.low:.3f} to {best.high:.3f}"
+    interval = f"95 % interval {report.low:.3f} to {report.high:.3f}"
     baseline = names.baseline(report.metric)
     tfidf = "" if report.tfidf_score is None else f", the TF-IDF model {report.tfidf_score:.3f}"
     baselines = f"On them, the {baseline} reaches {report.chance:.3f}{tfidf}."
-    if not best.low > report.chance:
+    if not report.low > report.chance:
         return (
             f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "
-            f"reaches {metric} {best.score:.3f} ({interval}). {baselines}"
+            f"reaches {metric} {best.validation:.3f} ({interval}). {baselines}"
         )
     return (
-        f"A {probe} reaches {metric} {best.score:.3f} without training a layer. With {examples} that is significantly "
+        f"A {probe} reaches {metric} {best.validation:.3f} without training a layer. With {examples} that is significantly "
         f"better than the {baseline} ({interval}). {baselines}"
     )
 
@@ -166,10 +166,6 @@ def suffixes(probes: Sequence[ProbeReport]) -> list[str]:
 def probe_table(report: ProbeReport, suffix: str = "") -> ReportTable:
     """A row for every probe."""
     metric, best = names.metric(report.metric), report.best
-
-    def is_best(probe: ReportedProbe) -> bool:
-        return (probe.layers, probe.vector) == (best.layers, best.vector)
-
     columns = (
         Column("layers", "after layer", of=lambda probe: formatting.layers(probe.layers), rank="place"),
         Column("vector", "token", number=False),
@@ -185,7 +181,7 @@ def probe_table(report: ProbeReport, suffix: str = "") -> ReportTable:
         f"{names.baseline(report.metric).capitalize()} {report.chance:.3f}{tfidf}"
     )
     tag = "best on held-out training examples"
-    rows = (Row(probe, (tag,) * is_best(probe), is_best(probe)) for probe in report.probes)
+    rows = (Row(probe, (tag,) * (probe == best), probe == best) for probe in report.probes)
     return ReportTable(f"probes{suffix}", "Probes", caption, columns, tuple(rows))
 
 

@@ -127,15 +127,12 @@ class Contender:
             why = f"It scores {score(run[1])} where {leader.name}, with as many of its layers, should score {score(theirs)}."
             return theirs - run[1] + dearer, AT_RUNS, why
         ours, other = (one.search.alternatives.probes for one in (self, leader))
-        if ours is None or other is None or ours.best.score is None or other.best.score is None:
+        if ours is None or other is None or ours.best.validation is None or other.best.validation is None:
             return dearer, AT_PROBES, ""
-        errors = [
-            (one.high - one.low) / 3.92
-            for one in (ours.best, other.best)
-            if one.high is not None and one.low is not None
-        ]
-        why = f"Its best linear probe scores {score(ours.best.score)}, that of {leader.name} {score(other.best.score)}."
-        return other.best.score - ours.best.score + dearer, math.hypot(AT_PROBES, max(errors, default=0.0)), why
+        errors = [(one.high - one.low) / 3.92 for one in (ours, other) if one.high is not None and one.low is not None]
+        probe, theirs = ours.best.validation, other.best.validation
+        why = f"Its best linear probe scores {score(probe)}, that of {leader.name} {score(theirs)}."
+        return theirs - probe + dearer, math.hypot(AT_PROBES, max(errors, default=0.0)), why
 
 
 @dataclass
@@ -241,7 +238,7 @@ class SearchOverModels:
             folder=plan.store.out.name,
             layers=plan.identity.layers,
             parameters=count_parameters(plan.experiment.pretrained.model),
-            probe=None if report is None else report.best.score,
+            probe=None if report is None else report.best.validation,
             choice=choice,
             expected=decision.expected if decision else None,
             above_baseline=None if decision is None else decision.above_baseline,
@@ -325,7 +322,7 @@ class SearchOverModels:
 
         def promise(one: Contender) -> float:
             report = one.search.alternatives.probes
-            probe = -math.inf if report is None or report.best.score is None else report.best.score
+            probe = -math.inf if report is None or report.best.validation is None else report.best.validation
             return probe - one.search.seen.rule.price / 2 - one.price * one.inference
 
         return sorted(self.contenders, key=promise, reverse=True)

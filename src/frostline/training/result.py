@@ -332,14 +332,6 @@ class ReportedProbe(ProbeInput):
     penalty: FiniteFloat
 
 
-class BestProbe(ProbeInput):
-    """The best probe on held-out training rows: its validation score with the 95 % interval; None if undefined."""
-
-    score: FiniteFloat | None
-    low: FiniteFloat | None
-    high: FiniteFloat | None
-
-
 class ProbeReport(TaskFacts):
     """What is reported of the probes for one label column: an entry of probes.json.
 
@@ -354,7 +346,8 @@ class ProbeReport(TaskFacts):
         chance: The score of the constant baseline.
         tfidf_score: The score of a TF-IDF model; None if there is none.
         probes: All probes.
-        best: The best one.
+        best: The best one on held-out training rows.
+        low, high: The 95 % interval of its validation score; None if undefined.
         notes: What was noticed about the data.
     """
 
@@ -368,5 +361,7 @@ class ProbeReport(TaskFacts):
     chance: FiniteFloat
     tfidf_score: FiniteFloat | None
     probes: Annotated[tuple[ReportedProbe, ...], Field(min_length=1)]
-    best: BestProbe
+    best: ReportedProbe
+    low: FiniteFloat | None
+    high: FiniteFloat | None
     notes: tuple[str, ...]
