@@ -46,7 +46,8 @@ def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> Non
 
 
 def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
-    words = troubled[1].words
+    words, answer = troubled[1].words, answer_of(troubled[0])
+    assert answer.notes[0] == "These texts are generated." and not {"notes", "columns"} & answer.data.keys()
     assert words.index("These texts are generated.") < words.index("The choices compared") < words.index("The data")
     failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
     trouble = f"{failed}; 1 run ended in an error; 1 run not trained yet."

@@ -127,8 +127,8 @@ def _rebuild(folder: Folder) -> Answer:
     answer.tested = test is not None
     answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
     answer.refit_rows = _refit_rows(folder.out, answer)
-    answer.data = folder.data.model_dump()
-    answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
+    answer.data = folder.data.model_dump(exclude={"notes", "columns"})
+    answer.notes, answer.columns = folder.data.notes, folder.data.columns
     write_tables(folder.out, rows, folder.scores())
     known = with_nulls(answer.to_json())
     write_json(folder.out / "answer.json", known, inside=folder.out)

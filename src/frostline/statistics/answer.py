@@ -422,7 +422,8 @@ class Answer(TaskAnswer):
         next_command, next_seconds: The one step that would make the answer surer, and how long it trains.
         search: The record of the search, if one trained the runs.
         refit_rows: The number of rows that the saved model was trained on, if it was trained once more on all labelled ones.
-        data: Facts of the data; ``notes`` and ``columns`` are among them.
+        data: Further facts of the data: the report, and what is truncated at how many tokens.
+        notes, columns: Remarks on the data, and how their columns were read.
     """
 
     schema_version: int

@@ -18,7 +18,7 @@ from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 from frostline.statistics.train_sizes import over_sizes
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
