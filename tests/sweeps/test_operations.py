@@ -1,5 +1,6 @@
 """The cost model: properties that hold on every machine."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from frostline.frozen.exactness import find_head_token_part
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import probe_batch
-from frostline.model.terms import OWN_HEAD, layer_place
+from frostline.model.terms import HEAD, OWN_HEAD, POOLER, layer_place
 from frostline.model.ways import Way
 from frostline.sweeps.operations import Batches, CostModel
 from frostline.sweeps.progress import Progress
@@ -50,6 +51,16 @@ def test_a_layer_of_bert_takes_its_products_and_its_attention(costs: CostModel) 
     # the embeddings are looked up, whether they are trained or not
     assert uncut.training(spec_of("full"), BATCHES) == pytest.approx(3 * (head + anatomy.count * layer))
     assert uncut.training(spec_of(0), BATCHES) == pytest.approx(3 * head + anatomy.count * layer)
+
+
+def test_a_bilstm_reads_every_token(costs: CostModel) -> None:
+    spec = spec_of("bilstm", way=Way(tune=0, lstm_width=8))
+    experiment = costs.experiment.for_run(spec)
+    sizes = Counter[str]()
+    for name, p in experiment.pretrained.model.named_parameters():
+        sizes[experiment.pretrained.anatomy.places[name]] += p.numel()
+    products = sizes[HEAD] * BATCHES.tokens + sizes[POOLER] * BATCHES.examples
+    assert costs.training(spec, BATCHES) == pytest.approx(3 * 2 * products)
 
 
 def test_a_frozen_layer_above_a_trained_one_costs_two_forward_passes(costs: CostModel) -> None:

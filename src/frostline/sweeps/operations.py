@@ -2,7 +2,7 @@
 
 The price of a run is a count of layers and tokens. A token that passes a layer takes two operations for each parameter of the
 layer, and four for each channel and each token of its example, with which attention compares it. An example takes two for each
-parameter of the head. What is trained takes three times that: the forward pass, the gradient of its input and the gradient of its
+parameter of the head; a BiLSTM and a head for tags take them for each token. What is trained takes three times that: the forward pass, the gradient of its input and the gradient of its
 parameters. A frozen layer above the lowest trained one takes it twice. Embeddings and activations are not priced. Padding is only
 priced in the forward pass over the frozen layers.
 
@@ -19,6 +19,7 @@ from typing import Self
 
 import numpy as np
 
+from frostline.data.kinds import TOKENS
 from frostline.fast.optimizer import large_tables
 from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSelection
 from frostline.model.device import Machine
@@ -162,7 +163,9 @@ class CostModel:
             linear = (parameters - of_one) * batches.tokens + of_one * batches.examples
             total += passes * (linear + 2 * anatomy.width * compared)
         if stop is None:
-            total += (3 if trained else 1) * (all_of[POOLER] + all_of[HEAD]) * batches.examples
+            of_tokens = experiment.pretrained.head.lstm_width or experiment.problem.task_type == TOKENS
+            read = batches.tokens if of_tokens else batches.examples
+            total += (3 if trained else 1) * (all_of[POOLER] * batches.examples + all_of[HEAD] * read)
         return 2.0 * total
 
     def _sizes_of(self, experiment: Experiment) -> Mapping[str, int]:
