@@ -143,6 +143,14 @@ REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
     ),
     "case and white space": (table([text for n in range(30) for text in (f"text {n}", f"Text  {n} ")], LABELS), {}),
     "pairs": (table(["a"] * 60, LABELS, text_pair=[f"text {n // 2}" for n in range(60)]), {}),
+    "pairs in both orders": (
+        table(
+            [f"{'ab'[n % 2]} {n // 2}" for n in range(60)],
+            LABELS,
+            text_pair=[f"{'ba'[n % 2]} {n // 2}" for n in range(60)],
+        ),
+        {},
+    ),
     "numbers": (table([f"text {n // 3}" for n in range(60)], [n / 7 for n in range(60)]), {"task_type": REGRESSION}),
     "tags": (pd.DataFrame({"tokens": [["Anna", f"{n // 3}"] for n in range(60)], "tags": [["B-x", "O"]] * 60}), {}),
     "several labels": (table([f"text {n // 3}" for n in range(60)], [["a"], ["a", "b"], []] * 20), {}),

@@ -146,7 +146,7 @@ class Results:
             answer = self.answer
         except FrostlineError as error:
             return f"<Results in {self.folder}: {error}>"
-        return f"<Results in {self.folder}: {answer.runs.done} runs. {headline(answer.sentence)[0]}>"
+        return f"<Results in {self.folder}: {answer.runs.done} runs. {headline(spoken(answer.sentence))[0]}>"
 
     def _repr_html_(self) -> str:
         """The answer, its figure and its choices, as a notebook shows them."""

@@ -49,12 +49,14 @@ class Texts:
         return list(self.texts if self.pairs is None else zip(self.texts, self.pairs, strict=True))
 
     def read_alike(self) -> list[Hashable]:
-        """What decides whether two examples read alike: the text, or the pair, without case and runs of white space.
+        """What decides whether two examples read alike: the text without case and runs of white space, or both of a pair.
 
-        Many models see no difference between such texts, so that one of them in train gives the other away.
+        Many models see no difference between such texts, so that one of them in train gives the other away. So does a pair in
+        the other order, for most tasks.
         """
         parts = [part for part in (self.texts, self.pairs) if part is not None]
-        return [*zip(*([" ".join(text.casefold().split()) for text in part] for part in parts), strict=True)]
+        plain = ([" ".join(text.casefold().split()) for text in part] for part in parts)
+        return [tuple(sorted(one)) for one in zip(*plain, strict=True)]
 
     @property
     def repeats(self) -> int:
