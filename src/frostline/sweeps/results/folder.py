@@ -34,6 +34,7 @@ from frostline.data.files import (
     write_sealed,
 )
 from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.statistics.answer import is_of_models
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
@@ -351,7 +352,8 @@ class Folder:
 def folders_of(out: Path) -> list[Path]:
     """The folder of each model, if several were searched or swept into ``out``; otherwise ``out`` itself."""
     of_models = [] if (out / "sweep.toml").exists() else [one.parent for one in sorted(out.glob("*/sweep.toml"))]
-    return of_models or [out]
+    # the others of a search may have no runs
+    return of_models if len(of_models) > 1 or (of_models and is_of_models(out)) else [out]
 
 
 def _no_sweep(out: Path) -> str:
