@@ -2,9 +2,9 @@
 
 The price of a run is a count of layers and tokens. A token that passes a layer takes two operations for each parameter of the
 layer, and four for each channel and each token of its example, with which attention compares it. An example takes two for each
-parameter of the head; a BiLSTM and a head for tags take them for each token. What is trained takes three times that: the forward pass, the gradient of its input and the gradient of its
-parameters. A frozen layer above the lowest trained one takes it twice. Embeddings and activations are not priced. Padding is only
-priced in the forward pass over the frozen layers.
+parameter of the head; a BiLSTM and a head for tags take them for each token. What is trained takes three times that: the forward
+pass, the gradient of its input and the gradient of its parameters. A frozen layer above the lowest trained one takes it twice.
+Embeddings and activations are not priced. Padding is only priced in the forward pass over the frozen layers.
 
 In addition to the pretrained values, a run holds the values that it trains and, if it keeps its best epoch, the best values. Its
 optimizer holds AdamW's two moments. A training step adds gradients. All of them are fp32. On a CPU, oneDNN compiles kernels for
