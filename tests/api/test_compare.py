@@ -184,7 +184,10 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, Answer
     (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
     folder, saved = Folder(path / "o"), read_estimator(path / "o" / "model")
     assert saved is not None and saved.facts.probe is not None
-    assert (saved.facts.probe.layers, saved.facts.probe.vector) == (probed.best.input.layers, probed.best.input.vector)
+    assert (saved.facts.probe.layers, saved.facts.probe.vector) == (
+        probed.report.best.layers,
+        probed.report.best.vector,
+    )
     cell = next(cell for cell in answer.sizes[0].cells if cell.recipe == "probe")
     assert [point.validation_best for point in cell.points] == [probed.report.best.validation] * 2
     logits = folder.store.predictions(answer.sizes[0].recommended.run)["validation_best"]

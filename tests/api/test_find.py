@@ -343,7 +343,7 @@ def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
 def test_heads_that_read_the_mean_are_tried_if_probes_score_better_on_it(
     search_settings: dict[str, Any], better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.search.probing.mean_is_better", lambda report, reads: better and reads == "first")
+    monkeypatch.setattr("frostline.search.search.mean_is_better", lambda report, reads: better and reads == "first")
     frostline.find(**{**search_settings, "progress": (shown := Notes()), "seeds": "7,8"})
     runs = runs_in(search_settings["out"])
     tried = {name for name, *_ in runs}

@@ -2,20 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.figure import Figure
 
 from frostline.data.files import file_name, replace_file, write_json
-from frostline.data.load import Data
-from frostline.data.splits import NO_TEST_SET
 from frostline.data.wording import model_name
-from frostline.frozen.forward_pass import Rows
-from frostline.model.tokens import ZEROED_TYPES
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import (
@@ -30,11 +24,6 @@ from frostline.report.figures.drawing import (
 )
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
-from frostline.statistics.metrics import defined
-from frostline.statistics.predictions import RunPredictions
-from frostline.training.estimators import Fitted, examples_of
-from frostline.training.experiment import Experiment
-from frostline.training.probes import FittedProbe, best_probe
 from frostline.training.result import ProbeReport, ReportedProbe
 
 VECTOR_STYLES = {
@@ -46,68 +35,6 @@ VECTOR_STYLES = {
 }  # colour and marker
 MAX_LABELS = 13
 APART = 1.5  # x distance between the last layer and a probe on several layers
-
-
-def report_probes(
-    probes: Sequence[FittedProbe],
-    experiment: Experiment,
-    data: Data,
-    rows: Rows,
-    *,
-    train_rows: int,
-    max_length: int,
-    words: Fitted | None,
-    kind: str,
-) -> ProbeReport:
-    """Score probes on validation examples, and say how good the best one is. Its choice does not depend on them.
-
-    Args:
-        probes: The fitted probes for one label column.
-        experiment: Model and examples.
-        data: The task, and what was noticed about its examples.
-        rows: The validation rows.
-        train_rows: How many training examples the probes were fitted on.
-        max_length: The most tokens of an example.
-        words: A TF-IDF model of the same examples; None if there is none.
-        kind: ``ridge`` or ``logistic``.
-    """
-    task, pretrained = data.task, experiment.pretrained
-    validation = examples_of(experiment, rows, range(pretrained.anatomy.count + 1))
-    split, every = validation.split, np.arange(len(rows))
-    reported = {
-        probe.input: ReportedProbe(
-            **dict(probe.input),
-            held_out=defined(probe.held_out),
-            validation=defined(split.score(validation.by_row(probe.logits(validation)), every)),
-            penalty=probe.penalty,
-        )
-        for probe in probes
-    }
-    best = best_probe(probes)
-    interval = RunPredictions(split, lambda run: validation.by_row(best.logits(validation))).alone("best")
-    report = ProbeReport(
-        model=pretrained.name,
-        revision=pretrained.revision,
-        task=task.name,
-        kind=kind,
-        columns=asdict(task.columns),
-        task_type=task.task_type,
-        labels=task.labels,
-        metric=split.metric,
-        max_length=max_length,
-        layers=pretrained.anatomy.count,
-        train_rows=train_rows,
-        validation_rows=len(rows),
-        chance=split.chance,
-        tfidf_score=None if words is None else defined(split.score(words.logits(rows, "validation"), every)),
-        probes=tuple(reported.values()),
-        best=reported[best.input],
-        low=defined(interval["low"]),
-        high=defined(interval["high"]),
-        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
-        sentence="",
-    )
-    return report.model_copy(update={"sentence": probe_sentence(report)})
 
 
 def probe_sentence(report: ProbeReport) -> str:

@@ -5,7 +5,7 @@ They compete with every k. The probes also suggest the k that a search trains fi
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.load import Data
+from frostline.data.splits import NO_TEST_SET
 from frostline.frozen.forward_pass import Rows
-from frostline.report.probe_report import report_probes
-from frostline.statistics.metrics import METRICS
+from frostline.model.tokens import ZEROED_TYPES
+from frostline.report.probe_report import probe_sentence
+from frostline.statistics.metrics import METRICS, defined
+from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows, validation_rows
-from frostline.training.probes import APART, FittedProbe, best_probe, fit_probe, fit_probes, has_features
-from frostline.training.result import ProbeReport
+from frostline.training.probes import APART, best_probe, fit_probe, fit_probes, has_features
+from frostline.training.result import ProbeInput, ProbeReport, ReportedProbe
 from frostline.training.run import Run
 
 
@@ -70,12 +73,10 @@ class Probed:
 
     Attributes:
         report: What probes.json says of them.
-        best: The best one on held-out training examples.
-        model: The same, to predict with and to save.
+        model: The best one on held-out training examples, to predict with and to save.
     """
 
     report: ProbeReport
-    best: FittedProbe
     model: Fitted
 
     def save(self, folder: Path, *, embed: bool = False) -> None:
@@ -93,7 +94,9 @@ def probe_layers(
     words: Fitted | None,
     kind: str = "ridge",
 ) -> Probed:
-    """Fit probes on training rows, and score them on validation rows.
+    """Fit probes on training rows, score them on validation rows, and say how good the best one is.
+
+    Its choice does not depend on the validation rows.
 
     Args:
         experiment: Model and examples, with cached features.
@@ -104,12 +107,44 @@ def probe_layers(
         words: A TF-IDF model of the same examples, which is reported beside the probes; None if there is none.
         kind: ``ridge`` or ``logistic``.
     """
-    layers = experiment.pretrained.anatomy.count
-    probes = fit_probes(examples_of(experiment, train, range(layers + 1)), layers, kind)
-    more: dict[str, Any] = {"max_length": max_length, "words": words, "kind": kind}
-    report = report_probes(probes, experiment, data, validation, train_rows=len(train), **more)
-    best = best_probe(probes)
-    return Probed(report, best, probe_of_run(best, experiment))
+    task, pretrained, layers = data.task, experiment.pretrained, experiment.pretrained.anatomy.count
+    fitted = fit_probes(examples_of(experiment, train, range(layers + 1)), layers, kind)
+    best, held = best_probe(fitted), examples_of(experiment, validation, range(layers + 1))
+    split, every = held.split, np.arange(len(validation))
+    probes = {
+        probe.input: ReportedProbe(
+            **dict(probe.input),
+            held_out=defined(probe.held_out),
+            validation=defined(held.score(probe.logits(held))),
+            penalty=probe.penalty,
+        )
+        for probe in fitted
+    }
+    interval = RunPredictions(split, lambda run: held.by_row(best.logits(held))).alone("best")
+    report = ProbeReport(
+        model=pretrained.name,
+        revision=pretrained.revision,
+        task=task.name,
+        kind=kind,
+        columns=asdict(task.columns),
+        task_type=task.task_type,
+        labels=task.labels,
+        metric=split.metric,
+        max_length=max_length,
+        layers=layers,
+        train_rows=len(train),
+        validation_rows=len(validation),
+        chance=split.chance,
+        tfidf_score=None if words is None else defined(split.score(words.logits(validation, "validation"), every)),
+        probes=tuple(probes.values()),
+        best=probes[best.input],
+        low=defined(interval["low"]),
+        high=defined(interval["high"]),
+        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
+        sentence="",
+    )
+    report = report.model_copy(update={"sentence": probe_sentence(report)})
+    return Probed(report, probe_of_run(best, experiment))
 
 
 MAX_EXAMPLES = 5000  # training examples for these models; more would hardly improve them
@@ -122,18 +157,14 @@ class Alternatives:
     Attributes:
         models: Each by name. They can be saved.
         values: The predictions of each for all validation rows, ``[rows, C]``; NaN where a row was not scored.
-        test: Their predictions for all test rows, ``[rows, C]``; empty without a test set.
         probes: What is reported of the probes; None if the hidden states could not be cached.
         estimated_k: The k that the probes suggest.
-        mean_is_better: Whether the probes score better on the mean of all tokens than on what the head of the model reads.
     """
 
     models: Mapping[str, Fitted] = field(default_factory=dict)
     values: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    test: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     probes: ProbeReport | None = None
     estimated_k: int | None = None
-    mean_is_better: bool = False
 
 
 def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
@@ -156,7 +187,8 @@ def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alt
     ):
         more: dict[str, Any] = {"max_length": plan.identity.max_length, "words": next(iter(words), None)}
         probed = probe_layers(experiment, plan.data, train[0], scored[0], **more)
-        report, inputs = probed.report, probed.best.input
+        report = probed.report
+        inputs = ProbeInput(layers=report.best.layers, vector=report.best.vector)
         again = [fit_probe(inputs, examples_of(experiment, rows, inputs.layers)) for rows in train[1:]]
         found[PROBE] = [probed.model, *(probe_of_run(one, experiment) for one in again)]
     if len(words) == len(runs):
@@ -169,8 +201,4 @@ def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alt
         values[name] = np.full((len(plan.data.validation), *logits.shape[1:]), np.nan, np.float32)
         values[name][np.concatenate(scored) - experiment.splits["validation"][0]] = logits
     models = {name: of_folds[0] for name, of_folds in found.items()}
-    rows = experiment.splits.get("test")
-    test = {} if rows is None else {name: fitted.logits(rows, "test") for name, fitted in models.items()}
-    if report is None:
-        return Alternatives(models, values, test)
-    return Alternatives(models, values, test, report, estimate_k(report), mean_is_better(report, experiment.head_reads))
+    return Alternatives(models, values, report, None if report is None else estimate_k(report))

@@ -18,7 +18,7 @@ from frostline.report.names import tuning
 from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
-from frostline.search.probing import Alternatives, fit_alternatives
+from frostline.search.probing import Alternatives, fit_alternatives, mean_is_better
 from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
@@ -177,9 +177,10 @@ class Search:
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
         fitted = fit_alternatives(plan, of_folds, progress)
         if not untrained:
-            fitted = replace(fitted, models={}, values={}, test={})
+            fitted = replace(fitted, models={}, values={})
         ways = ", ".join(dict.fromkeys(one.recipe.trained for one in runs if one.recipe.is_way))
-        if ways and ways_if_better and fitted.mean_is_better:
+        better = fitted.probes is not None and mean_is_better(fitted.probes, plan.experiment.head_reads)
+        if ways and ways_if_better and better:
             progress.note(
                 "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
                 f"also tries {ways}."
@@ -290,7 +291,9 @@ class Search:
         self.progress.done_before(sum(self.plan.store.has(run.digest) for run in self.runs.values()))
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
-        write_alternatives(self.plan.store.out, self.alternatives.values, self.alternatives.test)
+        rows, models = self.plan.experiment.splits.get("test"), self.alternatives.models
+        test = {} if rows is None else {name: model.logits(rows, "test") for name, model in models.items()}
+        write_alternatives(self.plan.store.out, self.alternatives.values, test)
         self._write()
 
     def interrupted(self) -> Answer | None:
