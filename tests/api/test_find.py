@@ -117,7 +117,8 @@ def test_search_json_and_the_report_record_every_step(watched: tuple[Results, Wa
             assert run["score"] == row.validation_best or row.outcome == "diverged"
     assert {"head only", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
     assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
-    assert {one["recipe"] for one in search["results_so_far"]} == {key[0] for key in rows}
+    usable = {key[0] for key, row in rows.items() if row.outcome == "ok"}
+    assert {one["recipe"] for one in search["results_so_far"]} == {*usable, "full"}  # the reference always has a score
     assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "full" for key in rows)
     assert (out / "model").exists() == (answer.sizes[0].decision is not None)
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
@@ -237,9 +238,9 @@ def test_exhaustive_trains_the_whole_grid_and_recommends_the_best_of_the_rest_if
 def test_max_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(
     search_settings: dict[str, Any], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-    given, out = {**search_settings, "max_k": 1, "sure": 0.99, "target": 1.0}, search_settings["out"]
+    enough = {"learning_rate": 3e-3, "num_train_epochs": 12}  # to learn something
+    given, out = {**search_settings, **enough, "max_k": 1, "sure": 0.99, "target": 1.0}, search_settings["out"]
     answer = frostline.find(**given).answer
     assert answer.sizes[0].recommended.recipe == answer.decision.choice == "last 1"
     assert {run[0] for run in runs_in(out)} == {"head only", "last 1"} and "full" not in answer.search["skipped"]
