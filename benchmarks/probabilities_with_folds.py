@@ -46,18 +46,21 @@ class Kind:
         seeds: How many seeds a k has; k = 0 has two, full has one or more.
         shares: How often.
         gain: How much of the gain of the simulated curves there is.
+        head_learns: Whether k = 0 learns anything. If not, a probe is drawn around what full fine-tuning scores.
     """
 
     rows: int
     seeds: Sequence[int]
     shares: Sequence[float]
     gain: float = 1.0
+    head_learns: bool = True
 
 
 KINDS = {
     "900 rows": Kind(900, (0, 1, 2, 3), (0.35, 0.3, 0.2, 0.15)),
     "120 rows, short budget": Kind(120, (0, 1, 2), (0.45, 0.45, 0.1)),
     "120 rows, short budget, hard task": Kind(120, (0, 1, 2), (0.45, 0.45, 0.1), gain=0.3),
+    "300 rows, short budget, k = 0 learns nothing": Kind(300, (0, 1, 2), (0.45, 0.45, 0.1), head_learns=False),
 }
 
 
@@ -89,13 +92,15 @@ class Task:
 def search(random: np.random.Generator, kind: Kind) -> Task:
     truth = BASELINE + kind.gain * (curve(random, str(random.choice(SHAPES)), LAYERS) - BASELINE)
     truth, rows = np.clip(truth, 0.52, 0.98), kind.rows
+    like = truth[0] if kind.head_learns else truth[-1] - 0.1
+    truth[0] = truth[0] if kind.head_learns else random.uniform(BASELINE, 0.53)
     folds, hard = random.permutation(rows) % FOLDS, SHARED * random.standard_normal(rows)
     walk = np.cumsum(random.standard_normal((len(truth), rows)), 0)
     of_k = OF_K * walk / np.sqrt(np.arange(1, len(truth) + 1))[:, None]
     logits: dict[str, Array] = {}
 
     def add(name: str, accuracy: float, own: Array, scored: Array) -> float:
-        right = norm.ppf(accuracy) * TOTAL + own + OF_SEED * random.standard_normal() > 0
+        right = norm.ppf(accuracy) * TOTAL + own > 0
         logits[name] = np.where(scored[:, None], np.stack([right, ~right], 1), np.nan)
         return float(right[scored].mean())
 
@@ -115,6 +120,7 @@ def search(random: np.random.Generator, kind: Kind) -> Task:
             rate: int, seed: int, name: str = name, k: int = k, level: Array = level, shared: list[Array] = shared
         ) -> RunResult:
             own = hard + of_k[k] + shared[seed] + OF_RATE * random.standard_normal(rows)
+            own += OF_SEED * random.standard_normal()
             found = RunResult(recipe=Recipe(name), run=f"{name}/{rate}/{seed}", seed=seed, learning_rate=1.0 + rate)
             score = add(found.run, float(level[rate]), own, folds == seed)
             return RunResult(**{**vars(found), "validation_best": score})
@@ -127,8 +133,8 @@ def search(random: np.random.Generator, kind: Kind) -> Task:
         true[name] = float(level[best])
     every = np.ones(rows, bool)
     for name, low, high, part in ((PROBE, -0.03, 0.15, 1.0), (WORDS, -0.2, 0.05, OF_WORDS)):
-        true[name] = float(np.clip(truth[0] + random.uniform(low, high), 0.52, 0.98))
-        rest = np.sqrt(TOTAL**2 - (part * SHARED) ** 2 - OF_SEED**2) * random.standard_normal(rows)
+        true[name] = float(np.clip(like + random.uniform(low, high), 0.52, 0.98))
+        rest = np.sqrt(TOTAL**2 - (part * SHARED) ** 2) * random.standard_normal(rows)
         add(name, true[name], part * hard + rest, every)
     return Task(cells, others, logits, true)
 

@@ -18,7 +18,7 @@ from frostline import FrostlineError, Results
 from frostline.api.prediction import trained_task
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import rebuild, write_report
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -233,6 +233,16 @@ def test_exhaustive_trains_the_whole_grid_and_recommends_the_best_of_the_rest_if
     again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True).answer  # trains the failed runs again
     assert again.search["failed_reference"] is None and again.runs.failed == 0
     assert len(runs_in(search_settings["out"])) == 5 * 2
+
+
+def test_a_record_that_cannot_be_read_makes_no_other_answer(watched: tuple[Results, Watched], tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    shutil.copytree(watched[0].folder, out)
+    (out / "search.json").write_text("{")
+    answer = (out / "answer.json").read_bytes()
+    with pytest.raises(frostline.FrostlineError, match=r"search\.json cannot be read: the command of the search"):
+        write_report(out)
+    assert (out / "answer.json").read_bytes() == answer
 
 
 def test_max_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(

@@ -5,7 +5,8 @@ how much better it is than all others. Both come from draws of the joint posteri
 
 - **Seeds.** Scores of a choice are normal around its mean. The standard deviations of all choices are alike (Lee, Tang and Lin
   2019: their variances differ within a curve hardly more than estimates from 3 to 20 seeds do). Each is therefore drawn around a
-  common value, which is known even with one seed per choice. Runs of the same seed are correlated.
+  common value, which is known even with one seed per choice. Runs of the same seed are correlated. A model that trains no layer
+  has no seed.
 - **Rows.** The covariance that the validation rows cause is that of the confidence intervals (``inference.py``),
   without what the spread over seeds contains already.
 - **The curve.** Neighbouring values of k score alike. A curve rises early, or is straight: each chain has one of these two forms,
@@ -183,6 +184,7 @@ def _rises(depth: Sequence[float]) -> Array:
 
 SWEEPS, BURN_IN = 30, 10
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
+NO_SPREAD = 1e-4  # of what has no seed; 0 would leave a covariance without an inverse
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
 ALIKE = 8.0  # degrees of freedom with which a choice's own variance is drawn around the common one
 CORRELATION, CORRELATION_SEEDS = 0.1, 6.0  # between runs of one seed, and how many seeds this prior is worth
@@ -256,6 +258,7 @@ class SeedNoise:
         between: The correlation between runs of one seed.
         pooled: The common variance over seeds.
         pooled_freedom: Its degrees of freedom.
+        untrained: Whether each choice trains no layer, so that nothing in it is random, ``[seen]``.
     """
 
     squares: Array
@@ -264,6 +267,7 @@ class SeedNoise:
     between: float
     pooled: float
     pooled_freedom: float
+    untrained: NDArray[np.bool_]
 
     @classmethod
     def of(cls, observed: Observed) -> "SeedNoise":
@@ -276,13 +280,15 @@ class SeedNoise:
         pooled_freedom = PRIOR_SEEDS + float(freedom[chosen].sum())
         pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares[chosen].sum())) / pooled_freedom
         between = _seed_correlation([one for one, own in zip(deviations, chosen, strict=True) if own], pooled)
-        return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom)
+        untrained = np.isin(observed.seen, [*observed.untrained])
+        return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom, untrained)
 
     def draw(self, random: np.random.Generator) -> tuple[Array, Array]:
         """Standard deviations over seeds: of each choice, ``[CHAINS, seen]``, and the common one, ``[CHAINS]``."""
         common = self.pooled * self.pooled_freedom / random.chisquare(self.pooled_freedom, CHAINS)
         own = random.chisquare(ALIKE + self.freedom, (CHAINS, len(self.squares)))
-        return np.sqrt((ALIKE * common[:, None] + self.squares) / own), np.sqrt(common)
+        spreads = np.sqrt((ALIKE * common[:, None] + self.squares) / own)
+        return np.where(self.untrained, NO_SPREAD, spreads), np.sqrt(common)
 
 
 def seed_correlation(seeds: Sequence[Collection[str]], between: float) -> Array:
