@@ -273,10 +273,8 @@ class Bundle:
         )
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
-        tokens, models = (
-            self._classifiers[self.tasks[0]].encode(texts),
-            [one.model for one in self._classifiers.values()],
-        )
+        tokens = self._classifiers[self.tasks[0]].encode(texts)
+        models = [one.model for one in self._classifiers.values()]
         with branches(models, self._anatomy, self._sharing) as run:
             logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())

@@ -471,8 +471,9 @@ def _train(settings: dict[str, Any], who: WhoTrains, retry: Collection[str] = ("
     from frostline.sweeps.inputs import models_to_search
 
     models = models_to_search(settings)
-    grids = [{**settings, **one.settings} for one in models] if len(models) > 1 else [settings]
+    # what all share; settings without `out` are refused here
     spec = make_settings({**settings, "model": models[0].model, "depth": models[0].depth})
+    grids = [{**settings, **one.settings} for one in models] if len(models) > 1 else [settings]
     for grid in grids:
         _check(make_settings(grid))
     if dry_run:
