@@ -119,6 +119,13 @@ MISTAKES = [
     "find --model {model} --train t.csv --out /proc/sys/o",
     "sweep --model {model} --train t.csv --tune 0 --out /proc/sys/o",
     "study none",
+    "study lee2019 --task SST9",
+    "study lee2019 --seeds 0",
+    "study lee2019 --tune 0..L,x",
+    "demo --out t.csv",
+    "predict {model} t.csv --threshold 2",
+    "audit ./none {model}",
+    "audit {model} {model} --frozen layr.0",
     "cache rm",
 ]
 

@@ -55,6 +55,9 @@ def test_a_file_a_data_frame_and_a_list_have_the_same_predictions(finished_sweep
         frostline.predict(model, str(tmp_path / "other.csv"), text_column="comment"),
     ):  # in a file, the header is row 1
         assert [{**row, "row": row["row"] - 1} for row in predictions.rows()] == expected
+    assert predictions.to_pandas().to_dict("records") == list(predictions.rows())
+    assert predictions.labels == [row["label"] for row in expected]
+    assert repr(predictions) == "<Predictions of text-classification for 6 texts; classes 'negative', 'positive'>"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_what_is_downloaded_is_what_was_saved(finished_sweep: Path, hub: Hub, tm
     [
         ("changed", "is not what frostline saved"),
         ("no model", "contains no model"),
+        ("a model of others", "is not what frostline saved"),
         ("probe", "which nobody else has"),
         ("another model is there", "me/films has estimator.json, which is not in"),
         ("not logged in", "log in with `hf auth login`"),
@@ -76,6 +77,8 @@ def test_what_nobody_could_use_is_refused_and_nothing_is_uploaded(
         (folder / "config.json").write_text("{}")
     elif case == "no model":
         (folder := tmp_path / "empty").mkdir()
+    elif case == "a model of others":
+        (folder / "frostline.json").unlink()
     elif case == "probe":
         folder = request.getfixturevalue("local_probe")
     elif case == "another model is there":

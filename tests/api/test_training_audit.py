@@ -258,7 +258,10 @@ def test_two_checkpoints(tmp_path, frostline):
     (tmp_path / "probe").mkdir()
     (tmp_path / "probe" / "estimator.json").write_text("{}")
     for arguments, message in (
-        (("before", "after", "--frozen", "layer.7"), "--frozen names layer.7, but no module is called so"),
+        (
+            ("before", "after", "--frozen", "layer.7"),
+            "but no module is called so (did you mean 'layer.2'?)",
+        ),
         (("before", "nowhere"), "nowhere"),
         (("before", "probe"), "holds a probe or another model without layers of its own"),
         (("before", "other", "--frozen", "layer.9"), "--frozen names layer.9"),

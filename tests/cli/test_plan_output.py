@@ -62,7 +62,7 @@ def test_a_plan_prints_its_forecast(settings: dict[str, Any]) -> None:
     made = frostline.plan(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"})
     printed = "\n".join([*plan_lines(made), *forecast_lines(made.forecast)])
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
-        assert words in printed
+        assert words in printed and words in repr(made)
 
 
 def forecast(*args: Any, **more: Any) -> Forecast:

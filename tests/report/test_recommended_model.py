@@ -202,6 +202,7 @@ def test_a_model_with_code_of_its_own_is_saved_with_it(licensed_bert: Path, tmp_
     out = saved_sweep(folder, tmp_path / "out", lambda n: "ab"[n % 2], tune="0", trust_remote_code=True)
     assert json.loads((out / "model" / "config.json").read_text())["use_cache"] is True
     assert (out / "model" / "modeling_own.py").is_file() and (out / "report.html").is_file()
+    assert "No other choice was trained." in " ".join((out / "model" / "README.md").read_text().split())
     texts, logits = recommended_predictions(out)
     got = predict(out / "model", read_unlabelled(pd.DataFrame({"text": texts}))[0], trust_remote_code=True)
     assert [got.classes[n] for n in got.values.argmax(1)] == ["ab"[n] for n in logits.argmax(1)]

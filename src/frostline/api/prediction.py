@@ -385,6 +385,10 @@ def predict(
         raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
     if base and not (saved and saved.facts.probe):
         raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
+    if threshold is not None:  # a wrong one is refused before the model is loaded
+        _probability(threshold)
+        if task := trained_task(folder):
+            Outputs.of_task(task.task_type, task.labels, threshold)
     texts = as_texts(
         texts,
         trained_columns(folder),

@@ -9,7 +9,7 @@ from frostline import FrostlineError
 from frostline.api.prediction import require_model
 from frostline.data.files import files_in
 from frostline.data.wording import first_line
-from frostline.model.model_files import is_read, require_intact
+from frostline.model.model_files import BUNDLE, ESTIMATOR, RECORD, is_read, require_intact
 from frostline.training.saved_estimators import read_estimator
 
 
@@ -28,6 +28,11 @@ def push(folder: str | Path, name: str, *, private: bool = False) -> str:
     if not (folder / "config.json").is_file() and (folder / "model").is_dir():
         folder = folder / "model"
     require_model(folder)
+    if not any((folder / record).is_file() for record in (RECORD, ESTIMATOR, BUNDLE)):
+        raise FrostlineError(
+            f"The model in {folder} is not what frostline saved (it has no {RECORD}): give that of a sweep or a probe. "
+            f"`hf upload {name} {folder}` uploads any folder."
+        )
     require_intact(folder)
     if (saved := read_estimator(folder)) and (model := saved.reads_only_here):
         raise FrostlineError(

@@ -26,7 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from transformers import TrainerCallback
 
 from frostline import FrostlineError
-from frostline.model.model_files import MODEL_FILES, WHOLE, model_folder, weight_files
+from frostline.model.model_files import checkpoint_files
 from frostline.model.weights import Source, digest_of, read_weight, shapes_in
 from frostline.report.plain_text import size_of, table_lines
 from frostline.sweeps.progress import LOG
@@ -514,10 +514,7 @@ def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
 
 def _weights(folder: str | Path) -> dict[str, Source]:
     """The weights of a checkpoint by name."""
-    files = weight_files(model_folder(str(folder), None, MODEL_FILES)[0])
-    if not files:
-        raise FrostlineError(f"{folder} has no {WHOLE}: only safetensors files are compared.")
-    return {source.key: source for source, _, _ in shapes_in(files)}
+    return {source.key: source for source, _, _ in shapes_in(checkpoint_files(str(folder)))}
 
 
 def _prefix(base: Iterable[str], whole: Iterable[str]) -> str:

@@ -258,14 +258,16 @@ def study(
     from frostline.studies.protocol import load_protocol
 
     protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    tasks, of_tasks = split_words(task), split_pairs("--data", data)
+    protocol.require_usable(tasks, of_tasks, settings)  # before torch is imported
     from frostline.studies.sweeps import study_sweeps
 
     sweeps = study_sweeps(
         protocol,
         folder,
         models=split_words(model),
-        tasks=split_words(task),
-        data=split_pairs("--data", data),
+        tasks=tasks,
+        data=of_tasks,
         settings=settings,
     )
     if dry_run:

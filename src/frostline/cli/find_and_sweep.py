@@ -377,6 +377,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
 ) -> None:
     """Run the built-in example offline. That takes one to two minutes on two cores."""
+    require_writable(out.expanduser())
     from frostline.api.sweep import demo_settings
 
     WhoTrains().run(demo_settings(out, seeds=seeds))

@@ -10,7 +10,7 @@ from frostline import FrostlineError
 from frostline.cli.flags import with_settings
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
-from frostline.data.wording import comma_separated
+from frostline.data.wording import comma_separated, did_you_mean
 from frostline.report.plain_text import print_table, size_of
 from frostline.sweeps.settings import OF_MODEL_AND_DATA
 
@@ -199,13 +199,24 @@ def audit(
 
     Example: frostline audit google-bert/bert-base-uncased my-model --frozen embeddings
     """
+    from safetensors import safe_open
+
+    from frostline.model.model_files import checkpoint_files
+
+    wanted, paths = comma_separated(frozen) if frozen else [], list[list[str]]()
+    for file in (*checkpoint_files(before), *checkpoint_files(after)):
+        with safe_open(file, "np") as opened:
+            paths += [name.split(".") for name in opened.keys()]  # noqa: SIM118 -- it is no dictionary
+    for module in wanted:
+        length = module.count(".") + 1
+        known = {".".join(path[n : n + length]) for path in paths for n in range(len(path) - length + 1)}
+        if module not in known:
+            raise FrostlineError(
+                f"--frozen names {module}, but no module is called so{did_you_mean(module, known)}: correct it, or leave it out."
+            )
     from frostline.api.training_audit import audit_folders, named
 
     parts = audit_folders(before, after)
-    wanted = comma_separated(frozen) if frozen else []
-    for module in wanted:
-        if not any(f".{module}." in f".{name}." for one in parts for name in one.names):
-            raise FrostlineError(f"--frozen names {module}, but no module is called so: the table lists the parts.")
     header = ("part", "weights", "moved", "largest change", "not in both")
     values = ((one.part, len(one.names), len(one.moved), one.largest, len(one.alone)) for one in parts)
     print_table([dict(zip(header, row, strict=True)) for row in values], header)

@@ -314,6 +314,8 @@ def require_writable(folder: Path) -> None:
         place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     except PermissionError as error:
         raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): {MAKE_WRITABLE}.") from error
+    if not place.is_dir():
+        raise FrostlineError(f"{folder} is a file, or in a file: give a folder instead.")
     if not os.access(place, os.W_OK | os.X_OK):
         raise FrostlineError(f"{folder} cannot be written into ({place} is not writable): {MAKE_WRITABLE}.")
 

@@ -93,6 +93,18 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
     return snapshot, snapshot.name
 
 
+def checkpoint_files(name: str) -> list[Path]:
+    """The files with the weights of a model by its name.
+
+    Raises:
+        FrostlineError: There is no such model, or it has no such files.
+    """
+    files = weight_files(model_folder(name, None, MODEL_FILES)[0])
+    if not files:
+        raise FrostlineError(f"{name} has no {WHOLE}: only safetensors files are compared.")
+    return files
+
+
 def local_folder(name: str, revision: str | None) -> Path | None:
     """The folder of a model by its name; None if that can only be a hub name.
 

@@ -20,6 +20,7 @@ from frostline.data.wording import comma_separated, did_you_mean, normalized_nam
 from frostline.model.ways import NAMED_WAYS, NUMBERED_WAYS
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.sweeps.settings import make_settings
 
 FOLDER = files("frostline.studies")
 
@@ -99,6 +100,27 @@ class Protocol(BaseModel):
     def short_name(self, model: str) -> str | None:
         """The study's name of a model, given that name or the hub name; None for any other model."""
         return next((short for short, facts in self.model.items() if model in (short, facts["hub"])), None)
+
+    def require_usable(self, tasks: Sequence[str] | None, data: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+        """Check what replaces the tasks, the data and the settings of this study.
+
+        Raises:
+            FrostlineError: A task has no known data, data are given for a task that is not run, or a setting is unusable.
+        """
+        tasks = tasks or self.tasks
+        unknown = next((task for task in data if task not in tasks), None)
+        if unknown is not None:
+            raise FrostlineError(
+                f"--data {unknown}={data[unknown]}: {unknown} is not a task of this study; choose from {', '.join(tasks)}."
+            )
+        for task in tasks:
+            if task not in (*self.tasks, *data) and normalized_name(task) not in GLUE:
+                raise FrostlineError(
+                    f"{task} is a task neither of {self.name} ({', '.join(self.tasks)}) nor of GLUE: give its data with --data "
+                    f"{task}=FOLDER."
+                )
+        tune_values(settings.get("tune", self.tune), 1)
+        make_settings({**self.settings_of(self.models[0], tasks[0]), **settings, "tune": FULL, "out": "-"})
 
     def settings_of(self, model: str, task: str) -> dict[str, Any]:
         """The settings of the sweep of any model on one task."""

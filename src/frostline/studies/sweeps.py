@@ -12,9 +12,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from frostline import FrostlineError
 from frostline.api.sweep import sweep
 from frostline.data.files import file_name, require_inside
-from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
-from frostline.data.wording import model_name, normalized_name
+from frostline.data.wording import model_name
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
@@ -183,20 +182,9 @@ def study_sweeps(
         settings: Settings of a sweep that replace those of the protocol.
 
     Raises:
-        FrostlineError: A task has no known data, or data are given for a task that is not run. Or a link leads out of ``out``.
+        FrostlineError: A link leads out of ``out``, or a model does not show how many layers it has.
     """
     models, tasks, data = models or protocol.models, tasks or protocol.tasks, data or {}
-    unknown = next((task for task in data if task not in tasks), None)
-    if unknown is not None:
-        raise FrostlineError(
-            f"--data {unknown}={data[unknown]}: {unknown} is not a task of this study; choose from {', '.join(tasks)}."
-        )
-    for task in tasks:
-        if task not in (*protocol.tasks, *data) and normalized_name(task) not in GLUE:
-            raise FrostlineError(
-                f"{task} is a task neither of {protocol.name} ({', '.join(protocol.tasks)}) nor of GLUE: give its data with "
-                f"--data {task}=FOLDER."
-            )
     sweeps = []
     for model in models:
         layers = getattr(model_config(protocol, model), "num_hidden_layers", None)

@@ -114,6 +114,8 @@ def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
         after = f"{'layers' if len(probe.layers) > 1 else 'layer'} {', '.join(map(str, probe.layers))}"
         what = f"A linear probe on {READS[probe.vector]} after {after} of {in_markdown(probe.model)}{where}"
         what += f", which is in the folder {BASE}." if embedded else ", which is not in this folder."
+        if not embedded and not probe.revision:
+            what += " If it is elsewhere, `--base FOLDER` gives its place."
     return CARD_TEXT.format(
         head=json.dumps(head, indent=1),
         task=in_markdown(facts.task),
