@@ -96,6 +96,8 @@ def trap(name):
         optimizer.param_groups[0]["params"] = [
             p for p in optimizer.param_groups[0]["params"] if p is not model.classifier.bias
         ]
+    elif name == "warm-up":
+        optimizer = torch.optim.AdamW([p for p in everything if p.requires_grad], lr=0.0)
     elif name == "rounding":
         model.to(torch.bfloat16)
         optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-12)
@@ -133,6 +135,7 @@ DROPOUT = ("frozen dropout", False)
         ("low parameter", {("low parameter", False), DROPOUT}),
         ("inputs require gradients", {("backward for nothing", False), DROPOUT}),
         ("rate of zero", {("did not move", False), DROPOUT}),
+        ("warm-up", {("did not move", False), DROPOUT}),
         ("rounding", {("did not move", True), ("backward for nothing", False), DROPOUT}),
         ("nothing trained", {("nothing trained", True), ("backward for nothing", False), DROPOUT}),
         ("no step", {("no step", True)}),

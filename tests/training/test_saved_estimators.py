@@ -51,6 +51,9 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, kind: str) -> None:
     found = read_estimator(tmp_path)
     assert found is not None and found.facts == facts
     assert {name: array.tolist() for name, array in found.arrays.items()} == {n: x.tolist() for n, x in arrays.items()}
+    card = (tmp_path / "README.md").read_text()
+    assert ("truncated to 32 tokens" in card) == (kind != "words")  # a TF-IDF model reads whole texts
+    assert ("`--base FOLDER` gives its place" in card) == (kind == "probe")
 
 
 def test_a_words_model_predicts_texts(tmp_path: Path) -> None:

@@ -272,6 +272,8 @@ def require_model(folder: str | Path) -> None:
     folder = Path(folder)
     if not folder.exists():
         raise FrostlineError(f"There is no folder {folder}: give that of a model, such as OUT/model of a sweep.")
+    if is_bundle(around := folder.absolute().parent.parent):
+        raise FrostlineError(f"{folder} is a part of the bundle in {around} and shares its layers: give the bundle.")
     if not any((folder / name).is_file() for name in ("config.json", ESTIMATOR, BUNDLE)):
         inside = folder / "model"
         remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"

@@ -385,6 +385,9 @@ class audit:
                 "had a gradient, but did not move: the gradient or the learning rate was zero, or the steps were too small for "
                 "the precision of the weights",
             )
+        elif held:
+            text = "The learning rate was zero in every step, as at the begin of a warm-up: watch more steps."
+            yield Finding("did not move", False, text, ())
         frozen = {part.name for part in parts if not part.trained}
         buffers = self._buffers()
         places = parts_of([*self.parameters, *buffers])
@@ -398,7 +401,7 @@ class audit:
             "moved, and belongs to a frozen part: call eval() of this part after model.train()",
         )
         yield from self._tied()
-        yield from _costs(parts)
+        yield from _costs(parts, moving=bool(self._largest_rate))
 
     def _tied(self) -> Iterator[Finding]:
         """A tensor that two parts share, of which one is trained otherwise and the other frozen."""
@@ -424,10 +427,11 @@ class audit:
                 )
 
 
-def _costs(parts: Sequence[Part]) -> Iterator[Finding]:
-    """What makes the backward pass longer, and what prevents caching."""
+def _costs(parts: Sequence[Part], *, moving: bool) -> Iterator[Finding]:
+    """What makes the backward pass longer, and what prevents caching. Without ``moving``, the learning rate was zero."""
     order = {part.name: n for n, part in enumerate(parts)}
-    lowest = next((n for n, part in enumerate(parts) if part.moved), len(parts))
+    learns = {part.name for part in parts if part.moved or (part.trained and not moving)}
+    lowest = next((n for n, part in enumerate(parts) if part.name in learns), len(parts))
     yield from _about(
         [part.name for part in parts[:lowest] if part.backward],
         ("backward for nothing", False),
@@ -435,7 +439,7 @@ def _costs(parts: Sequence[Part]) -> Iterator[Finding]:
     )
     through = [part.name for part in parts[lowest:] if part.backward and not part.trained]
     if through:
-        below = [part.name for part in parts if part.moved and order[part.name] < order[through[0]]]
+        below = [name for name in order if name in learns and order[name] < order[through[0]]]
         reason = f"{named(below)} below moved" if below else "inputs required gradients"
         yield from _about(through, ("low parameter", False), f"ran backward, though frozen, because {reason}")
     yield from _about(

@@ -52,7 +52,7 @@ CARD_TEXT = """---
 
 {sentence}
 
-{what} `frostline predict path/to/this/folder FILE` predicts with it. Texts are truncated to {longest:,} tokens.
+{what} `frostline predict path/to/this/folder FILE` predicts with it.{longest}
 
 {outputs}
 """
@@ -124,7 +124,7 @@ def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
         outputs="\n".join((LABELS, *(f"- {in_markdown(label)}" for label in facts.labels)))
         if facts.labels
         else NUMBERS,
-        longest=facts.max_length,
+        longest="" if facts.terms is not None else f" Texts are truncated to {facts.max_length:,} tokens.",
     )
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from frostline import FrostlineError
+from frostline.data.wording import model_name
 from frostline.model.anatomy import Anatomy, module_of
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import FINAL_NORM, POOLER, layer_number, layer_place
@@ -351,7 +352,7 @@ def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
         target_modules=sorted(map(module_of, matrices)),
         modules_to_save=sorted({module_of(name) for name in changed if name not in matrices}),
         fan_in_fan_out=bool(transposed),
-        base_model_name_or_path=pretrained.name,
+        base_model_name_or_path=model_name(pretrained.name),
         inference_mode=True,
     )
     config.save_pretrained(folder)
