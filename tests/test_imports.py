@@ -123,6 +123,7 @@ MISTAKES = [
     "study lee2019 --seeds 0",
     "study lee2019 --tune 0..L,x",
     "demo --out t.csv",
+    "bundle {model} none --out o",
     "predict {model} t.csv --threshold 2",
     "audit ./none {model}",
     "audit {model} {model} --frozen layr.0",

@@ -137,6 +137,10 @@ def bundle(
 
     Example: frostline bundle sentiment/model topic/model --out both
     """
+    from frostline.api.prediction import require_model
+
+    for folder in (one.expanduser() for one in models):
+        require_model(folder / "model" if (folder / "model").is_dir() else folder)  # before torch is imported
     from frostline.api.bundle import bundle as write_bundle
 
     bundled = write_bundle(
