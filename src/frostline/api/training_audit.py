@@ -182,9 +182,12 @@ def parts_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def _of_part(path: Sequence[str], around: set[tuple[str, ...]]) -> Sequence[str]:
-    """The first segments of a path: up to a number, or to the first module that has no list of layers."""
+    """The first segments of a path: up to a number (or several in a row), or to the first module that has no list of layers."""
     ends = (n for n, word in enumerate(path, 1) if word.isdigit() or tuple(path[:n]) not in around)
-    return path[: next(ends, len(path))]
+    end = next(ends, len(path))
+    while end < len(path) and path[end - 1].isdigit() and path[end].isdigit():
+        end += 1  # a layer in a list of a list, as in Funnel
+    return path[:end]
 
 
 class audit:
@@ -371,11 +374,14 @@ class audit:
         )
         rest = [name for name in without if self.place[name] not in cut]
         unused = [name for name in rest if self.place[name] in some or self.place[name] not in self._called]
-        yield from _about(
-            [name for name in rest if name not in unused],
-            ("no gradient", True),
-            "got no gradient, although the part ran: the loss does not depend on it",
-        )
+        called = [*self._called]
+        above = called[next((n for n, part in enumerate(called) if part in some), len(called)) :]
+        for beside in (False, True):  # a branch that the head of a type does not use, such as the pooler of BigBird
+            yield from _about(
+                [name for name in rest if name not in unused and (self.place[name] in above) is beside],
+                ("no gradient", not beside),
+                "got no gradient, although the part ran: the loss does not depend on it",
+            )
         yield from _about(unused, ("no gradient", False), "got no gradient: the model did not use this")
         still = [name for name in held if name not in moved and name not in without]
         if self._largest_rate:
