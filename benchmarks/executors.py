@@ -69,7 +69,7 @@ def child(executor: str, workers: int, seconds: float, folder: Path) -> None:
         else:
             ray = on_this_machine(workers, seconds) if executor == "ray" else None
             with patch.object(module, "finish"):
-                frostline.sweep(save_model=False, ray=ray, **settings(folder, workers, WAVES), workers=workers)
+                frostline.sweep(save_model=False, executor=ray, **settings(folder, workers, WAVES), workers=workers)
     print(json.dumps({"processor": used() - before}))
 
 

@@ -56,7 +56,7 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
 
     shown = KillsANode()
     own = {**settings, "seeds": SEEDS, "stack": 1, "progress": shown}
-    answer = frostline.sweep(ray=Ray(address=cluster.address), save_model=False, **own).answer
+    answer = frostline.sweep(executor=Ray(address=cluster.address), save_model=False, **own).answer
     assert killed == [2 * SEEDS] and shown.runs_done == 2 * SEEDS and answer.runs.failed == 0
     assert_same_predictions(Store(Path(settings["out"])), expected)
 
@@ -64,7 +64,7 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
 def test_a_search_trains_its_steps_on_both_nodes(search_settings: dict[str, Any], cluster: Any, tmp_path: Path) -> None:
     cluster.add_node(num_cpus=1)
     own = {**search_settings, "stack": 1, "workers": 1, "max_k": 1, "seeds": 1}
-    on_ray = frostline.find(**own, ray=Ray(address=cluster.address)).answer
+    on_ray = frostline.find(**own, executor=Ray(address=cluster.address)).answer
     here = frostline.find(**{**own, "out": tmp_path / "here"}, processes=2).answer
     assert on_ray.decision == here.decision and on_ray.runs.failed == 0
     assert_same_predictions(Store(own["out"]), Store(tmp_path / "here"))

@@ -80,7 +80,7 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     loaded = node_module._prepared.cache_info().misses
     here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2}).answer
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
-    on_ray = frostline.find(**settings, ray=Ray()).answer
+    on_ray = frostline.find(**settings, executor=Ray()).answer
     assert on_ray.decision == here.decision  # its sentence may have doubts of the measured times
     steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray.search["steps"]]
     assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here.search["steps"]]

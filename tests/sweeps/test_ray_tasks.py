@@ -18,7 +18,7 @@ from frostline import FrostlineError, Ray
 from frostline.cli.program import signals_heeded
 from frostline.sweeps.execution import ray_tasks, stacks
 from frostline.sweeps.execution.execute import execute
-from frostline.sweeps.execution.ray_tasks import SHARE, connected, driver_on, fitting, in_tasks
+from frostline.sweeps.execution.ray_tasks import SHARE, connected, fitting, in_tasks
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
@@ -61,8 +61,8 @@ def train(plan: Plan, shown: Notes, here: RayHere) -> Train:
 
     def call(weights: BestWeights | None = None, **changes: Any) -> Store:
         changed = replace(plan, **changes)
-        with driver_on(changed, shown, Ray()) as driver:
-            execute(changed, plan.runs, shown, executor=driver.begin, weights=weights)
+        with Ray().driver(changed, shown) as driver:
+            execute(changed, plan.runs, shown, driver=driver, weights=weights)
         return plan.store
 
     return call
@@ -194,8 +194,8 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
     given = {**settings, "train": pd.read_csv(tiny_table), "stack": 1, "progress": Progress()}
     made = plan_of(**given)
     register(made)
-    with driver_on(made, Progress(), Ray()) as driver:
-        execute(made, made.runs[:1], Progress(), executor=driver.begin)
+    with Ray().driver(made, Progress()) as driver:
+        execute(made, made.runs[:1], Progress(), driver=driver)
     (digest,) = made.store.done()
     assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
 
@@ -207,7 +207,7 @@ def test_nodes_cache_what_probes_read(settings: dict[str, Any], here: RayHere, t
         words, tags = tagged(40)
         settings |= {"model": small_base(settings["out"].with_name("base"), "bert")}
         settings |= {"train": pd.DataFrame({"tokens": words, "ner_tags": tags})}
-    with driver_on(plan_of(**{**settings, "tune": tune, "train_size": 20}), Progress(), Ray()) as driver:
+    with Ray().driver(plan_of(**{**settings, "tune": tune, "train_size": 20}), Progress()) as driver:
         assert loads(driver.work).probes == ("probe" in tune)
 
 

@@ -24,7 +24,7 @@ from frostline.search.several_models import search_models
 from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
+from frostline.sweeps.execution.execute import Executor
 from frostline.sweeps.inputs import OneModel, models_to_search, require_comparable
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
@@ -53,7 +53,7 @@ def find(
     exhaustive: bool = False,
     processes: int | None = None,
     price_inference: float = 0.0,
-    ray: Ray | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Unpack[Training],
 ) -> Results:
@@ -72,11 +72,11 @@ def find(
         only: ``transformers`` tries nothing that transformers cannot open: no probe, no TF-IDF model, no other head.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
-            runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
-            same time, by default all that fit into the cluster.
+            runs for all of them. By default it is the number of GPUs of this machine, or 1. With an executor: how many runs it
+            trains at the same time, by default all that fit into its cluster.
         price_inference: With several models: the points of the metric that predictions with the first model are worth. A
             model whose predictions take twice the operations pays twice as much.
-        ray: Train the runs as tasks of Ray instead of here.
+        executor: Trains the runs instead of this machine: :class:`frostline.Ray`.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
             train size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0.
@@ -87,8 +87,6 @@ def find(
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     seconds = budget_seconds(budget, processes)
-    if ray is not None:
-        package()
     require_known(settings, find, but=CHOSEN_BY_SEARCH)
     tables, plain = split_off_tables({**settings, "out": out})
     more: dict[str, Any] = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
@@ -96,7 +94,7 @@ def find(
     if not 0 <= price_inference < math.inf:
         raise FrostlineError(f"--price-inference cannot be {price_inference:g}: give points from 0 on.")
     if len(models) > 1:
-        require_comparable(models, settings, one_process=processes is None and ray is None)
+        require_comparable(models, settings, one_process=processes is None and executor is None)
     elif price_inference:
         raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
     with displayed(progress) as shown:
@@ -110,12 +108,12 @@ def find(
             return SeveralModels(folder, tables)
         plan = planned({**plain, "depth": models[0].depth})
         make_folder(plan.store.out, inside=plan.store.out)
-        with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
+        with nullcontext() if executor is None else executor.driver(plan, shown) as driver:
             shown.note(
                 "The budget is for training: hidden states, probes, the saved model and the report come on top. --plan forecasts "
                 "how much."
             )
-            search = Search.start(plan, shown, seconds, processes=processes, ray=driver, **more)
+            search = Search.start(plan, shown, seconds, processes=processes, driver=driver, **more)
             with search.others:
                 search.run(exhaustive=exhaustive)
         return Results(plan.store.out, tables)

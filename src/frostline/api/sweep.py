@@ -17,9 +17,8 @@ from frostline.report.plan_text import forecast_lines, plan_lines
 from frostline.report.rebuild import finish
 from frostline.sweeps import plan as plans
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.execution.execute import Executor, execute
 from frostline.sweeps.execution.forecast import make_forecast
-from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.execution.workers import OtherGpus
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
@@ -37,7 +36,7 @@ def sweep(
     out: Location,
     save_model: bool = True,
     retry: Collection[str] = ("failed",),
-    ray: Ray | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Unpack[Grid],
 ) -> Results:
@@ -50,7 +49,7 @@ def sweep(
         save_model: Whether to save the model of the recommended run.
         retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
             ``retried/``.
-        ray: Train them as tasks of Ray instead of here.
+        executor: Trains them instead of this machine: :class:`frostline.Ray`.
         progress: Shows progress; by default on the terminal, or below the cell of a notebook.
         **settings: The settings of :class:`frostline.Settings`. ``train``, ``validation`` and ``test`` may also be a
             ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
@@ -61,8 +60,6 @@ def sweep(
     require_known(settings, sweep)
     tables, plain = split_off_tables({**settings, "out": out})
     spec = make_settings(plain)
-    if ray is not None:
-        package()
     with displayed(progress) as shown:
         plan = _begun(spec, tables, shown, retry)
         out, results = plan.store.out, Results(plan.store.out, tables)
@@ -73,10 +70,10 @@ def sweep(
             plan = replace(plan, forecast=make_forecast(plan, plan.requested, missing, shown))
             _register(plan)
             weights = BestWeights(out) if save_model else None
-            if ray is not None:
+            if executor is not None:
                 if missing:
-                    with driver_on(plan, shown, ray) as driver:
-                        execute(plan, missing, shown, executor=driver.begin, weights=weights)
+                    with executor.driver(plan, shown) as driver:
+                        execute(plan, missing, shown, driver=driver, weights=weights)
                 finish(plan, shown, save_model=save_model)
                 return results
             forecast = plan.forecast
@@ -188,7 +185,7 @@ def compare(
     out: Location,
     ways: str | Sequence[str] = DEFAULT_WAYS,
     save_model: bool = True,
-    ray: Ray | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Unpack[Ways],
 ) -> Results:
@@ -200,7 +197,7 @@ def compare(
         out: As for :func:`sweep`.
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         save_model: As for :func:`sweep`.
-        ray: As for :func:`sweep`.
+        executor: As for :func:`sweep`.
         progress: As for :func:`sweep`.
         **settings: The settings of :func:`sweep`, except ``tune``. ``way`` defines ways of your own by name, as dictionaries of
             the fields of :class:`frostline.model.ways.Way`.
@@ -209,7 +206,7 @@ def compare(
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     require_known(settings, compare, but=("tune",))
-    return sweep(out=out, save_model=save_model, ray=ray, progress=progress, **comparison(ways, settings))
+    return sweep(out=out, save_model=save_model, executor=executor, progress=progress, **comparison(ways, settings))
 
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors

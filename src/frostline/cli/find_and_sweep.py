@@ -39,7 +39,7 @@ from frostline.sweeps.toml import TRUST
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.search.search_plan import SearchPlan
-    from frostline.sweeps.execution.ray_tasks import Ray
+    from frostline.sweeps.execution.execute import Executor
 
 CLUSTER, SEARCH = "Cluster", "Search"
 DryRun = Annotated[
@@ -115,7 +115,7 @@ class WhoTrains:
         from frostline.api import sweep as api
 
         if self.name != "slurm":
-            print_answer(api.sweep(retry=retry, ray=self.ray, **settings).answer, out)
+            print_answer(api.sweep(retry=retry, executor=self.executor, **settings).answer, out)
         elif self.print_only:
             trust = settings.get(TRUST) is True
             print(script(out, tasks=self.tasks, options=self.sbatch, trust_remote_code=trust), end="")
@@ -140,7 +140,7 @@ class WhoTrains:
         for grid in grids:
             name = Path(grid["out"]).name
             print(f"{name}:", flush=True)
-            answer = api.sweep(retry=retry, ray=self.ray, **grid).answer
+            answer = api.sweep(retry=retry, executor=self.executor, **grid).answer
             failed += answer.runs.failed
             groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
         analysis = analyze(groups, settings_of(spec))
@@ -157,7 +157,7 @@ class WhoTrains:
         from frostline.api.results import SeveralModels
 
         if self.name != "slurm":
-            found = find.find(processes=processes, ray=self.ray, **settings)
+            found = find.find(processes=processes, executor=self.executor, **settings)
             if isinstance(found, SeveralModels):
                 print_models(found.answer, out)
             else:
@@ -184,8 +184,8 @@ class WhoTrains:
         return out
 
     @property
-    def ray(self) -> "Ray | None":
-        """The cluster of Ray, and what each task asks for; None for another executor."""
+    def executor(self) -> "Executor | None":
+        """Who trains runs while this process waits; None for this machine and SLURM."""
         if self.name != "ray":
             return None
         from frostline.sweeps.execution.ray_tasks import Ray

@@ -23,8 +23,7 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
-from frostline.sweeps.execution.execute import execute, prepare_hidden_states
-from frostline.sweeps.execution.ray_tasks import Driver
+from frostline.sweeps.execution.execute import Driver, execute, prepare_hidden_states
 from frostline.sweeps.execution.stacks import stack_size
 from frostline.sweeps.execution.workers import OtherGpus, workers_for
 from frostline.sweeps.plan import Plan
@@ -60,10 +59,10 @@ def _order(candidate: Candidate) -> tuple[float, Any]:
     return candidate.recipe.epochs or 0.0, candidate.recipe.order
 
 
-def run_together(plan: Plan, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+def run_together(plan: Plan, runs: Runs, processes: int | None, driver: Driver | None) -> int | None:
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
-    if ray is not None:
-        return processes or max(1, ray.capacity(list(runs.values())))
+    if driver is not None:
+        return processes or max(1, driver.capacity(list(runs.values())))
     processes = processes or plan.processes
     return None if processes == 1 else processes * run_here(plan, runs)
 
@@ -123,7 +122,7 @@ class Search:
         seen: The results so far.
         requested: Digests of the runs that this search, or an earlier one in this folder, requested.
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
-        ray: Trains the runs as tasks of Ray; None trains them here.
+        driver: Trains the runs elsewhere; None trains them here.
         steps: What was trained, for the record.
         best: The best choice so far; None before the reference has run.
         others: The processes on other GPUs. Its context must be open until the search has ended.
@@ -136,7 +135,7 @@ class Search:
     seen: Observations
     requested: set[str]
     together: int | None = None
-    ray: Driver | None = None
+    driver: Driver | None = None
     steps: list[Step] = field(default_factory=list)
     best: str | None = None
     others: OtherGpus = field(init=False)
@@ -152,7 +151,7 @@ class Search:
         budget: float | None,
         *,
         processes: int | None = None,
-        ray: Driver | None = None,
+        driver: Driver | None = None,
         untrained: bool = True,
         ways_if_better: bool = False,
     ) -> Self:
@@ -162,8 +161,8 @@ class Search:
             plan: The grid of all runs that the search may train, with one training-set size.
             progress: Where progress is reported.
             budget: Wall-clock seconds for all runs; None: the default budget.
-            processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
-            ray: Trains the runs as tasks of Ray; None trains them here.
+            processes: How many processes or tasks train the runs; None: this one, or all that fit into the cluster.
+            driver: Trains the runs elsewhere; None trains them here.
             untrained: Whether a model that trains no layer may be recommended.
             ways_if_better: Whether the ways of the plan are left out unless probes score better on the mean of all tokens.
         """
@@ -187,8 +186,8 @@ class Search:
             )
         elif ways_if_better:
             runs = runs_of(plan, ways=False)
-        together = run_together(plan, runs, processes, ray)
-        return cls._of(plan, progress, runs, budget, fitted, together=together, ray=ray)
+        together = run_together(plan, runs, processes, driver)
+        return cls._of(plan, progress, runs, budget, fitted, together=together, driver=driver)
 
     @classmethod
     def without_probes(
@@ -214,7 +213,7 @@ class Search:
         alternatives: Alternatives,
         *,
         together: int | None = None,
-        ray: Driver | None = None,
+        driver: Driver | None = None,
     ) -> Self:
         """Set up the observations."""
         earlier, spec = read_search(plan.store.out), plan.spec
@@ -255,11 +254,11 @@ class Search:
             alternatives=tuple(defined),
             alternative_score=max((evidence.alone(name)["low"] for name in defined), default=-math.inf),
             workers=together or run_here(plan, runs),
-            stacked=1 if together or ray is not None else stacked_on_gpu(plan, runs),
+            stacked=1 if together or driver is not None else stacked_on_gpu(plan, runs),
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(plan, progress, alternatives, runs, seen, requested, together, ray)
+        return cls(plan, progress, alternatives, runs, seen, requested, together, driver)
 
     def request_first_step(self, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
@@ -366,11 +365,10 @@ class Search:
 
     def _train(self, runs: Sequence[Run]) -> None:
         weights = BestWeights(self.plan.store.out)
-        executor = self.ray.begin if self.ray else None
-        if executor is None:
+        if self.driver is None:
             self.others.start(len(self.plan.missing(runs)))
         shared = self.together is not None
-        execute(self.plan, runs, self.progress, executor=executor, weights=weights, shared=shared)
+        execute(self.plan, runs, self.progress, driver=self.driver, weights=weights, shared=shared)
 
     def _observe(self, why: str, runs: Runs) -> None:
         """Add what became of these runs to the record and to the observations."""

@@ -1,15 +1,15 @@
 """Execute a sweep: train every run that has no result, and publish each result when its run ends.
 
-:func:`execute` has what all ways to train share: which runs are missing, what they cost, who takes which, and what is shown. An
-``Executor`` is a way to train: this machine, or tasks of Ray.
+:func:`execute` has what all ways to train share: which runs are missing, what they cost, who takes which, and what is shown. They
+are trained on this machine, or by the ``Driver`` of an ``Executor``, such as tasks of Ray.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter, sleep
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignment:
-    """Runs that an executor trains.
+    """Runs that are to be trained.
 
     Attributes:
         runs: The requested runs.
@@ -64,7 +64,21 @@ class Assignment:
     weights: BestWeights | None
 
 
-Executor = Callable[[Assignment], Job]  # a way to train runs: it starts the progress display, and prepares training
+class Driver(Protocol):
+    """Trains runs of one sweep elsewhere."""
+
+    def capacity(self, runs: Sequence[Run]) -> int:
+        """How many of these runs can be trained at the same time."""
+
+    def begin(self, assigned: Assignment) -> Job:
+        """Start the progress display, and prepare training."""
+
+
+class Executor(Protocol):
+    """Where runs are trained instead of on this machine."""
+
+    def driver(self, plan: Plan, progress: Progress) -> AbstractContextManager[Driver]:
+        """Connect. While the context is open, runs of the sweep can be trained."""
 
 
 def execute(
@@ -72,7 +86,7 @@ def execute(
     runs: Sequence[Run],
     progress: Progress,
     *,
-    executor: Executor | None = None,
+    driver: Driver | None = None,
     weights: BestWeights | None = None,
     wait: bool = True,
     silent_after: float = SILENT_AFTER,
@@ -84,7 +98,7 @@ def execute(
         plan: The sweep. It is registered in its folder.
         runs: The requested runs.
         progress: Shows progress.
-        executor: Trains the runs; by default this machine.
+        driver: Trains the runs; None trains them on this machine.
         weights: Stores the trained parameters of the best run of each k; None stores none.
         wait: Whether to wait for the runs that other processes train.
         silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
@@ -96,10 +110,10 @@ def execute(
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
-    executor = executor or partial(on_this_machine, plan, progress, shared=shared)
+    begin = driver.begin if driver else partial(on_this_machine, plan, progress, shared=shared)
     costs, in_seconds = plan.costs(missing)
     progress.lengths = {run.num_train_epochs for run in plan.runs}
-    job = executor(Assignment(runs, missing, costs, in_seconds, weights))
+    job = begin(Assignment(runs, missing, costs, in_seconds, weights))
 
     def show(run: Run) -> None:
         progress.finish(costs[run.digest])

@@ -8,7 +8,7 @@ import os
 import platform
 import signal
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
 from time import sleep
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors.numpy import load
@@ -60,7 +60,7 @@ class Ray:
         gpus: GPUs of each task, also shares such as 0.5. By default one if the cluster has any, unless the device is the CPU.
 
     Raises:
-        FrostlineError: A number is impossible.
+        FrostlineError: A number is impossible, or the package ray is not installed.
     """
 
     address: str | None = None
@@ -72,6 +72,18 @@ class Ray:
             raise FrostlineError(f"--cpus cannot be {self.cpus}: give 1 or more.")
         if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and float(self.gpus).is_integer())):
             raise FrostlineError(f"--gpus cannot be {self.gpus:g}: give a share below 1, or a whole number.")
+        package()
+
+    @contextmanager
+    def driver(self, plan: Plan, progress: Progress) -> "Iterator[RayTasks]":
+        """Connect to Ray. While the context is open, runs of the sweep can be trained.
+
+        Raises:
+            FrostlineError: There is no such cluster.
+        """
+        progress.begin("connecting to Ray")
+        with connected(self) as (module, is_own):
+            yield RayTasks(plan, progress, self, module, is_own=is_own)
 
 
 def package() -> Any:
@@ -97,7 +109,7 @@ def connected(ray: Ray) -> Iterator[tuple[Any, bool]]:
         The package ray, and whether this process has started the cluster, which then ends with its tasks and their files.
 
     Raises:
-        FrostlineError: Ray is not installed, or there is no cluster at the address.
+        FrostlineError: There is no cluster at the address.
     """
     handler, module = signal.getsignal(signal.SIGTERM), package()
     if module.is_initialized():
@@ -144,6 +156,24 @@ class Work:
     trust_remote_code: bool = field(compare=False)  # as the user of the driver says
     probes: bool = field(compare=False)  # whether a search reads the states after every layer, as in `prepare`
 
+    @classmethod
+    def of(cls, plan: Plan, *, threads: int, with_gpu: bool) -> Self:
+        """What a node needs for the runs of this sweep. The model is read from the same path, or from the hub."""
+        spec, experiment = plan.spec, plan.experiment
+        if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
+            spec = spec.model_copy(update={"model": str(model.absolute())})
+        return cls(
+            uuid.uuid4().hex,
+            {**spec.model_dump(mode="json"), "identity": asdict(plan.identity)},
+            plan.data,
+            threads=threads,
+            with_gpu=with_gpu,
+            trust_remote_code=spec.trust_remote_code,
+            probes=has_features(
+                plan.states.wanted, experiment.pretrained.anatomy.count, of_words=experiment.tokens.of_words
+            ),
+        )
+
 
 @dataclass
 class Trained:
@@ -154,6 +184,22 @@ class Trained:
     # score and file of the best run of each k so far
     weights: dict[str, tuple[float, bytes]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # sentences that the user should read
+
+    def publish(self, group: Stack, store: Store, weights: BestWeights | None, note: Callable[[str], None]) -> None:
+        """Publish the results of these runs, or record their failures."""
+        for sentence in self.notes:
+            note(sentence)
+        for run in group:
+            if run.digest in self.failures:
+                store.fail(self.failures[run.digest])
+            else:
+                files = self.results[run.digest]
+                publish(run, store, partial(store.add, run.digest, files), load(files[PREDICTIONS]), note)
+            if weights is not None and run.digest in self.weights:
+                try:
+                    weights.add(run, *self.weights[run.digest])
+                except OSError as error:
+                    note(not_stored(run, error))
 
 
 class Notes(Progress):
@@ -242,44 +288,19 @@ def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capa
     return sorted(groups, key=lambda group: sum(costs[run.digest] for run in group), reverse=True)
 
 
-@contextmanager
-def driver_on(plan: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]":
-    """Connect to Ray. While the context is open, runs of the sweep can be trained.
-
-    Raises:
-        FrostlineError: There is no such cluster.
-    """
-    progress.begin("connecting to Ray")
-    with connected(ray) as (module, is_own):
-        yield Driver(plan, progress, ray, module, is_own=is_own)
-
-
 def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) -> int:
     """How many tasks with these needs can run at the same time on nodes with these resources."""
     return sum(min(floor(node.get(name, 0) / number) for name, number in needs.items() if number) for node in nodes)
 
 
-class Driver:
+class RayTasks:
     """Trains runs of a sweep. All its tasks get the same settings and examples, so a node loads them once."""
 
     def __init__(self, plan: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
         self.plan, self.progress, self.ray, self.module, self.is_own = plan, progress, ray, module, is_own
-        spec = plan.spec
         has_gpus = any(node.get("GPU", 0) > 0 for node in self._nodes())
-        self.gpus = float(spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
-        if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
-            spec = spec.model_copy(update={"model": str(model.absolute())})
-        of_words, count = plan.experiment.tokens.of_words, plan.experiment.pretrained.anatomy.count
-        work = Work(
-            uuid.uuid4().hex,
-            {**spec.model_dump(mode="json"), "identity": asdict(plan.identity)},
-            plan.data,
-            threads=ray.cpus,
-            with_gpu=self.gpus > 0,
-            trust_remote_code=spec.trust_remote_code,
-            probes=has_features(plan.states.wanted, count, of_words=of_words),
-        )
-        self.work = module.put(work)
+        self.gpus = float(plan.spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
+        self.work = module.put(Work.of(plan, threads=ray.cpus, with_gpu=self.gpus > 0))
         self.train_task = module.remote(max_retries=RETRIES)(train)
 
     def _nodes(self) -> list[Mapping[str, float]]:
@@ -303,7 +324,7 @@ class Driver:
         return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
     def begin(self, assigned: Assignment) -> Job:
-        """Deal the missing runs out to tasks: an executor."""
+        """Deal the missing runs out to tasks."""
         missing, costs, capacity = assigned.missing, assigned.costs, self.capacity(assigned.missing)
         self.progress.start(len(missing), sum(costs.values()))
         queue = Queue(in_tasks(missing, costs, TASK_SECONDS if assigned.in_seconds else inf, capacity))
@@ -326,7 +347,7 @@ class Driver:
                 self.progress.begin(f"{len(under_way)} tasks of Ray on {len(self._nodes())} nodes")
                 for task in self.module.wait(list(under_way), timeout=POLL)[0]:
                     group = under_way.pop(task)
-                    self._publish(task, group, weights)
+                    self._trained(task, group).publish(group, self.plan.store, weights, self.progress.note)
                     yield group
         finally:
             # The tasks of a cluster that was started here end with it. The others get time to remove their folders. If a task
@@ -354,11 +375,12 @@ class Driver:
             under_way[task.remote(self.work, digests, best, folder)] = group
         return True
 
-    def _publish(self, task: Any, group: Stack, weights: BestWeights | None) -> None:
-        """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
-        store, exceptions, note = self.plan.store, self.module.exceptions, self.progress.note
+    def _trained(self, task: Any, group: Stack) -> Trained:
+        """What a task returned, or that it was lost. After a signal, an error of Ray means no loss."""
+        exceptions = self.module.exceptions
         try:
             trained: Trained = self.module.get(task)
+            return trained
         except exceptions.RayTaskError as error:
             if isinstance(error.cause, FrostlineError):
                 raise FrostlineError(str(error.cause)) from error
@@ -368,17 +390,4 @@ class Driver:
                 raise STOP.leaving_at_once from error
             why = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
             lost = (Failure(digest=run.digest, spec=run, reason=why, traceback=why) for run in group)
-            trained = Trained({one.digest: one for one in lost})
-        for sentence in trained.notes:
-            note(sentence)
-        for run in group:
-            if run.digest in trained.failures:
-                store.fail(trained.failures[run.digest])
-            else:
-                files = trained.results[run.digest]
-                publish(run, store, partial(store.add, run.digest, files), load(files[PREDICTIONS]), note)
-            if weights is not None and run.digest in trained.weights:
-                try:
-                    weights.add(run, *trained.weights[run.digest])
-                except OSError as error:
-                    note(not_stored(run, error))
+            return Trained({one.digest: one for one in lost})
