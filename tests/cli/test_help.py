@@ -7,6 +7,7 @@ import pytest
 from typer.main import get_command
 
 from frostline.cli.program import COMMANDS, FIRST, app
+from frostline.data.kinds import ENDINGS, either
 from frostline.model.ways import EXAMPLES
 from frostline.studies.protocol import protocol_names
 from frostline.sweeps.settings import Settings
@@ -44,10 +45,10 @@ SHOWN = {
         f"Ways to tune: {', '.join(('last-2', 'full', *EXAMPLES))}, or names of [way.NAME]",
     ),
     "predict": (
-        "Table of texts: CSV, TSV, JSON lines, Parquet or CoNLL.",
+        f"Table of texts: {either(*ENDINGS)}.",
         "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet.",
     ),
-    "plan": ("Training table: CSV, TSV, JSON lines, Parquet or CoNLL.",),
+    "plan": (f"Training table: {either(*ENDINGS)}.",),
     "study": tuple(protocol_names()),
     "analyze": ("one table",),
 }

@@ -1,6 +1,6 @@
 """Results of runs, the answer, metrics, confidence intervals, curves and decisions. Imports no torch.
 
-To add a metric, add an entry to ``metrics.METRICS``. Start with ``curve``, which compares all k of one train size:
+To add a metric, add an entry to ``_ALL`` of ``metrics``. Start with ``curve``, which compares all k of one train size:
 
 - ``recipe``, ``run_result``, ``run_group``: what a run trains, what it says, and the runs that an answer is about.
 - ``answer``: the answer and its parts, as in answer.json.

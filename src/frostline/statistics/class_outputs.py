@@ -241,9 +241,6 @@ def _bins(confidence: Values) -> list[Targets]:
     return [np.flatnonzero(places == place) for place in np.unique(places)]
 
 
-THRESHOLD_SCORES = ("precision", "recall", "f1", "accuracy", "balanced_accuracy", "f1_macro", "matthews_correlation")
-
-
 def threshold_scores(probability: Values, positive: NDArray[np.bool_], thresholds: Values) -> dict[str, Values]:
     """Every score of the second class at each threshold, ``[thresholds]``; an example is positive from its threshold on."""
     order = np.argsort(probability, kind="stable")

@@ -1,4 +1,4 @@
-"""The metrics, one entry each in ``METRICS``. To add a metric, add an entry.
+"""The metrics, one entry each in ``_ALL``. To add a metric, add an entry.
 
 Names are those of Hugging Face; scores are those of scikit-learn and scipy. Higher is better for every metric, and 1 is the
 maximum. An undefined score, such as the correlation with a constant, is NaN.

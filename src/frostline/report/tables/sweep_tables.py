@@ -12,7 +12,7 @@ from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_siz
 from frostline.report.tables.table import Column, Ends, ReportTable, Row
 from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.cells import FAILURES
-from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
+from frostline.statistics.class_outputs import FOLDS, SCORES
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import DataRecord
 from frostline.sweeps.results.forecast_record import ForecastCall
@@ -288,14 +288,16 @@ def threshold_table(threshold: Threshold) -> ReportTable:
     by_label = threshold.by_label is not None
     saved = "saved" if by_label else formatting.score(threshold.threshold)
     titles = {"balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
-    scores = threshold.at_half if by_label else THRESHOLD_SCORES
 
     def read(name: str) -> Read:
         return lambda of: of[1][name]
 
     columns = (
         Column("threshold", "threshold", of=lambda of: str(of[0]), number=False),
-        *(Column(name, titles.get(name, names.metric(name)), formatting.score, of=read(name)) for name in scores),
+        *(
+            Column(name, titles.get(name, names.metric(name)), formatting.score, of=read(name))
+            for name in threshold.at_half
+        ),
     )
     caption = "Of the saved run."
     if not by_label:
