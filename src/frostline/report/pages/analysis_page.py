@@ -106,18 +106,14 @@ def _suffixes(groups: Sequence[TaskAnswer]) -> list[str]:
 
 
 def _overall_tables(analysis: Analysis) -> dict[str, ReportTable]:
-    """The tables over all models and tasks."""
-    tables = {
-        "recommendations": recommendations_table(analysis),
-        "answers": answers_table(analysis),
-        "failures": failures_by_depth_table(analysis.groups),
-    }
+    """The tables over all models and tasks, by name."""
+    tables = [recommendations_table(analysis), answers_table(analysis), failures_by_depth_table(analysis.groups)]
     if analysis.over_tasks:
-        tables["points"] = points_over_tasks_table(analysis)
-    for n, found in enumerate(analysis.over_tasks):
-        tables[f"tasks{n}"] = tasks_table(found, analysis.settings)
-    above = above_full_table(analysis)
-    return {**tables, "above": above} if above.rows else tables
+        tables.append(points_over_tasks_table(analysis))
+    tables += [tasks_table(found, analysis.settings) for found in analysis.over_tasks]
+    if (above := above_full_table(analysis)).rows:
+        tables.append(above)
+    return {table.name: table for table in tables}
 
 
 def _head_only(groups: Sequence[TaskAnswer]) -> str:

@@ -33,7 +33,7 @@ class Curve:
     suffix: str
     explanation: str | None
     test_sentences: Sequence[str]
-    tables: Mapping[str, ReportTable]
+    tables: Mapping[str, ReportTable]  # by their names without the suffix
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def curves_of(
                 own,
                 explain_uncertainty(size, seeds, baseline=names.baseline(metric)) if size.recommended else None,
                 [formatting.unbroken(text) for text in sentences_on_test(size, metric)] if tested else [],
-                {name: renamed(table, own, title) for name, table in tables.items()},
+                {table.name: renamed(table, own, title) for table in tables},
             )
         )
         if figure := quality_against_cost(size, metric=metric):
@@ -102,17 +102,15 @@ def curves_of(
     return Curves(answer, suffix, sizes, renamed(failures_table(answer.rates), suffix, about), over_sizes, figures)
 
 
-def _tables(
-    size: SizeAnswer, metric: str, price: float, ways: Mapping[str, str], *, tested: bool
-) -> dict[str, ReportTable]:
+def _tables(size: SizeAnswer, metric: str, price: float, ways: Mapping[str, str], *, tested: bool) -> list[ReportTable]:
     """The tables of a train size. A table that would be about nothing is left out."""
-    tables = {"points": operating_points_table(size), "scores": scores_table(size, metric, tested=tested)}
+    tables = [operating_points_table(size), scores_table(size, metric, tested=tested)]
     if size.choices:
-        tables["choices"] = choices_table(size, price=price)
+        tables.append(choices_table(size, price=price))
     if any(cell.recipe.is_way for cell in size.cells):
-        tables["ways"] = ways_table(size, ways)
+        tables.append(ways_table(size, ways))
     if size.reference is not None:
-        tables["shares"] = shares_table(size, metric)
+        tables.append(shares_table(size, metric))
     if any(cell.seconds is not None for cell in size.cells):
-        tables["costs"] = costs_table(size)
+        tables.append(costs_table(size))
     return tables

@@ -98,31 +98,31 @@ def write_page(folder: Folder, answer: Answer) -> None:
 
 
 def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
-    """The tables of runs, data, classes and search. A table that would be about nothing is left out."""
+    """The tables of runs, data, classes and search, by name. A table that would be about nothing is left out."""
     labels, task_type, results = folder.identity.labels, answer.task_type, folder.results
     firsts = {cell.recipe: cell.points[0].run for cell in answer.sizes[0].cells if cell.points}
     # of the first run of each k that was trained in the training loop, which checks what it trains
     audits = {str(name): audit for name, run in firsts.items() if (audit := results[run].audit).checks}
-    tables = {
-        "failed_runs": failed_runs_table(runs),
-        "splits": splits_table(folder.data),
-        "audit": audit_table(audits),
-        "predicted": forecast_table(recorded(folder.out), results.values()),
-    }
+    tables = [
+        failed_runs_table(runs),
+        splits_table(folder.data),
+        audit_table(audits),
+        forecast_table(recorded(folder.out), results.values()),
+    ]
     if labels:
-        tables["classes"] = classes_table(folder.data, labels, task_type)
+        tables.append(classes_table(folder.data, labels, task_type))
     if answer.search:
         search = SearchRecord.model_validate(answer.search)
-        tables["search"] = search_table(search)
+        tables.append(search_table(search))
         if search.probes:
-            tables["probes"] = probe_table(search.probes)
+            tables.append(probe_table(search.probes))
     if answer.classes:
         thresholds = answer.threshold.by_label if answer.threshold else None
         count = len(runs_of_choice(answer.sizes[0]))
-        tables["class_scores"] = class_scores_table(answer.classes, count, task_type, thresholds)
+        tables.append(class_scores_table(answer.classes, count, task_type, thresholds))
     if answer.threshold:
-        tables["threshold"] = threshold_table(answer.threshold)
-    return tables
+        tables.append(threshold_table(answer.threshold))
+    return {table.name: table for table in tables}
 
 
 def _tuned(places: Sequence[str]) -> dict[str, Any]:
