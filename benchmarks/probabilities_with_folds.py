@@ -67,8 +67,8 @@ KINDS = {
 class AsMeasured(RunPredictions):
     """Scores with the effects of folds."""
 
-    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> tuple[dict[str, Array], float]:
-        return {run.run: self[run.run] for runs in cells for run in runs}, 0.0
+    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> dict[str, Array]:
+        return {run.run: self[run.run] for runs in cells for run in runs}
 
 
 # the class of the evidence, and whether it has runs at other learning rates

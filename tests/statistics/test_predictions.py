@@ -1,16 +1,16 @@
-"""Evidence with folds: each run is scored on the rows of one fold. Effects of folds come from choices that share folds."""
+"""Evidence with folds: each run is scored on the rows of one fold. A model that is scored on all rows tells how easy each is."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from frostline.statistics.decision import JointEstimate, dominating
-from frostline.statistics.predictions import RATIO, Labelled, RunPredictions, fold_effects
+from frostline.statistics.posterior import SeedNoise
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL, Recipe
-from frostline.statistics.run_result import WORDS, Alternative, RunResult
+from frostline.statistics.run_result import Alternative, RunResult
 
 FOLDS, SIZE = 3, 60
 DEPTH = [0.0, 0.5, 1.2]
@@ -44,45 +44,73 @@ def made() -> Made:
     return Made()
 
 
-def test_a_choice_with_an_easy_fold_is_not_better(made: Made) -> None:
-    """Last 1 is three rows behind full on their common fold. Its mean is higher only because it also had the easy fold."""
-    head = [made.run("head only", 0, 30), made.run("head only", 2, 42)]
-    one = [made.run("last 1", 0, 42), made.run("last 1", 2, 54)]
-    full = [made.run("full", 0, 45)]
-    cells = {"head only": head, "last 1": one, "full": full}
-    found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [], made.evidence).choices}
-    assert found["last 1"].score == pytest.approx(0.8) and found["full"].score == pytest.approx(0.75)
-    effect = 0.1 * 2 / (2 + 1)  # of each fold: two choices share both
-    assert found["last 1"].comparable == pytest.approx(0.8)
-    assert found["full"].comparable == pytest.approx(0.75 + effect)
-    assert dominating(found["full"], list(found.values())) is None
-    assert found["full"].expected > found["last 1"].expected
-
-
-def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None:
-    cells = {
+def cells_of(made: Made) -> dict[str, list[RunResult]]:
+    return {
         "head only": [made.run("head only", 0, 30)],
-        "last 1": [made.run("last 1", 2, 42)],
-        "full": [made.run("full", 0, 45)],
+        "last 1": [made.run("last 1", 2, 48)],
+        "full": [made.run("full", 0, 45), made.run("full", 1, 45)],
     }
+
+
+def test_a_choice_with_an_easy_fold_is_not_better(made: Made) -> None:
+    """Last 1 has the easy fold alone. On the rows that are hard for the probe, it scores no higher than full."""
+    cells, probe = cells_of(made), made.on_all_rows("probe", 33, 33, 51)
+    found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [probe], made.evidence).choices}
+    assert found["last 1"].score == pytest.approx(0.8) and found["full"].score == pytest.approx(0.75)
+    assert found["last 1"].comparable < found["full"].comparable and found["probe"].comparable == pytest.approx(0.65)
     alone = made.evidence.observed([*cells.values()], DEPTH)
-    np.testing.assert_allclose(alone.means, [0.5, 0.7, 0.75])  # no choice was scored on two folds
-    probe = Alternative(made.on_all_rows("probe", 30, 36, 48))
-    with_probe = made.evidence.observed([*cells.values(), [probe]], [*DEPTH, None])
-    assert with_probe.measured == pytest.approx([0.5, 0.7, 0.75, 38 / 60])
-    head, one, full, of_probe = with_probe.means
-    assert of_probe == pytest.approx(38 / 60)  # scored on all folds, so it needs no correction
-    assert one < 0.7 and head > 0.5 and full - head == pytest.approx(0.25)
-    assert with_probe.fold_parameters > 0
+    np.testing.assert_allclose(alone.means, [0.5, 0.8, 0.75])  # nothing tells how easy a fold is
+    _, one, full, _ = made.evidence.observed([*cells.values(), [Alternative(probe)]], [*DEPTH, None]).means
+    assert one < full and found["full"].expected > found["last 1"].expected
+    assert dominating(found["full"], list(found.values())) is None
 
 
-def test_a_model_of_words_does_not_tell_how_easy_folds_are(made: Made) -> None:
-    """What is hard for it is hardly harder for a pretrained model."""
-    runs = [[made.run("head only", 0, 30)], [made.run("last 1", 2, 42)], [made.run("full", 0, 45)]]
-    words = Alternative(made.on_all_rows(WORDS, 30, 36, 48))
-    observed = made.evidence.observed([*runs, [words]], [*DEPTH, None])
-    np.testing.assert_allclose(observed.means, observed.measured)
-    assert observed.fold_parameters == 0
+def test_the_score_on_a_fold_is_moved_by_the_regression_on_a_probe(made: Made) -> None:
+    """The oracle is the textbook's: the slope is the covariance of right answers on the fold over their variance."""
+    cells, probe = cells_of(made), made.on_all_rows("probe", 33, 33, 51)
+    found = made.evidence.observed([*cells.values(), [Alternative(probe)]], [*DEPTH, None])
+    right = {name: (rows[:, 0] > rows[:, 1]).astype(float) for name, rows in made.logits.items()}
+    for (n, seed), run in {
+        (0, "0"): "head only/0",
+        (1, "2"): "last 1/2",
+        (2, "0"): "full/0",
+        (2, "1"): "full/1",
+    }.items():
+        fold = ~np.isnan(made.logits[run][:, 0])
+        ours, theirs = right[run][fold], right[probe][fold]
+        slope = max(0.0, np.cov(ours, theirs)[0, 1] / np.var(theirs, ddof=1))
+        moved = ours.mean() - slope * (theirs.mean() - right[probe].mean())
+        assert found.scores[n][seed] == pytest.approx(moved, abs=0.02), run  # a group has one or two rows
+
+
+def test_a_model_at_chance_is_moved_hardly_and_moves_no_other(made: Made) -> None:
+    """Head only is right on every other row, whatever is hard. Its two folds differ by chance, which says nothing of full's."""
+    probe = made.on_all_rows("probe", 40, 40, 40)
+    head = [made.run("head only", fold, 30) for fold in (0, 2)]
+    for run, right in zip(head, (36, 24), strict=True):
+        rows = made.logits[run.run]
+        known = np.flatnonzero(~np.isnan(rows[:, 0]))
+        correct = np.zeros(SIZE, bool)
+        correct[np.random.default_rng(0).permutation(SIZE)[:right]] = True
+        rows[known] = np.stack([correct, ~correct], 1)
+    found = made.evidence.observed([head, [made.run("full", 0, 45)], [Alternative(probe)]], [0.0, 1.0, None])
+    np.testing.assert_allclose(found.means[1:], [0.75, 40 / 60])
+    assert [*found.scores[0].values()] == pytest.approx([0.6, 0.4], abs=0.02)
+
+
+def test_rows_of_folds_are_not_counted_as_spread_over_seeds(made: Made) -> None:
+    """The scores of three folds differ as those of so many rows do. What the seeds add is then close to its prior."""
+    random = np.random.default_rng(0)
+    spreads = []
+    for own_rows in (True, False):
+        cells = [
+            [made.run(name, fold, int(random.binomial(SIZE, 0.7))) for fold in range(FOLDS)]
+            for name in ("last 1", "full")
+        ]
+        observed = made.evidence.observed(cells, DEPTH[:2])
+        observed = observed if own_rows else replace(observed, squares_of_rows=None)
+        spreads.append(SeedNoise.of(observed).pooled ** 0.5)
+    assert spreads[0] < 0.8 * spreads[1]
 
 
 def test_a_choice_on_one_fold_makes_none_on_all_folds_less_certain(made: Made) -> None:
@@ -97,7 +125,7 @@ def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
     names = [made.on_all_rows(name, *right) for name, right in (("one", (30, 40, 50)), ("two", (31, 39, 52)))]
     observed = made.evidence.observed([[Alternative(name)] for name in names], [0.0, 1.0])
     np.testing.assert_allclose(observed.means, [120 / 180, 122 / 180])
-    assert observed.fold_parameters == 0
+    assert observed.squares_of_rows is None
 
 
 def test_the_predictions_of_a_run_are_read_once(made: Made) -> None:
@@ -105,17 +133,6 @@ def test_the_predictions_of_a_run_are_read_once(made: Made) -> None:
     evidence = RunPredictions(made.evidence.split, lambda name: (read.append(name), made.logits[name])[1])
     assert evidence.rows_of(run.run for run in runs) == 2 * SIZE and evidence.pair(runs[:1], runs[1:])
     assert sorted(read) == ["full/0", "full/1"]
-
-
-def test_equal_folds_change_no_difference(made: Made) -> None:
-    cells = [
-        [made.run(name, fold, right + 5 * fold) for fold in range(FOLDS)]
-        for name, right in (("head only", 30), ("last 1", 38), ("full", 44))
-    ]
-    observed = made.evidence.observed(cells, DEPTH)
-    np.testing.assert_allclose(observed.means, observed.measured)
-    spread = [np.std(list(one.values())) for one in observed.scores]
-    assert max(spread) < np.std([0, 5 / 60, 10 / 60])  # the common part of the spread over seeds is gone
 
 
 @pytest.mark.parametrize(
@@ -140,40 +157,3 @@ def test_runs_have_learned_more_than_a_constant_on_their_own_rows(folds: list[in
     evidence = RunPredictions(Labelled(targets, "text-classification", ("a", "b"), "accuracy"), logits.get)
     runs = [RunResult(recipe=FULL, run=str(n), seed=n) for n in range(len(folds))]
     assert evidence.learned(runs) is learned
-
-
-def test_the_effect_of_one_shared_choice_is_shrunk() -> None:
-    """One choice scores .8 and .9 on two folds: half of the deviations is its own with a ratio of 1."""
-    scores = np.array([[0.8], [0.9], [0.82]])
-    found, parameters = fold_effects(scores, ["last 2", "last 2", "full"], ["one", "two", "one"])
-    expected = 0.05 / (1 + RATIO)
-    np.testing.assert_allclose(found[:, 0], [-expected, expected, -expected], atol=1e-12)
-    assert 0 < parameters < 1
-
-
-def test_many_choices_that_agree_leave_little_doubt() -> None:
-    names = [f"last {k}" for k in range(9)]
-    choices, folds = [*names, *names, "full"], ["one"] * 9 + ["two"] * 9 + ["two"]
-    scores = np.array([[0.7 + 0.01 * k] for k in range(9)] + [[0.8 + 0.01 * k] for k in range(9)] + [[0.85]])
-    found, _ = fold_effects(scores, choices, folds)
-    np.testing.assert_allclose(found[-1], 0.05, rtol=0.12)
-    assert 0.85 - found[-1, 0] < 0.81
-
-
-def test_without_a_shared_choice_nothing_is_known() -> None:
-    found, parameters = fold_effects(np.array([[0.7], [0.9]]), ["last 2", "full"], ["one", "two"])
-    np.testing.assert_allclose(found, 0.0, atol=1e-12)
-    assert abs(parameters) < 1e-12
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_effects_sum_to_zero_and_ignore_the_level_of_choices(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    choices, folds = random.integers(0, 4, 12).tolist(), random.integers(0, 5, 12).tolist()
-    scores = random.normal(size=(12, 3))
-    found, _ = fold_effects(scores, choices, folds)
-    levels = random.normal(size=4)[choices][:, None]
-    np.testing.assert_allclose(fold_effects(scores + levels, choices, folds)[0], found, atol=1e-9)
-    first = [folds.index(fold) for fold in set(folds)]
-    np.testing.assert_allclose(found[first].sum(0), 0, atol=1e-9)
-    np.testing.assert_allclose(fold_effects(2 * scores, choices, folds)[0], 2 * found, atol=1e-9)

@@ -98,7 +98,9 @@ def row_covariance(left_out: Array, max_row_effect: float) -> Array:
     return covariance
 
 
-def shared_row_covariance(left_out: Sequence[Mapping[str, Array]], max_row_effect: float | Array) -> Array:
+def shared_row_covariance(
+    left_out: Sequence[Mapping[str, Array]], max_row_effect: float | Array, *, own_rows: bool = False
+) -> Array:
     """The covariance ``[J, J]`` of J mean scores that the sample of rows causes, without what their spread over seeds contains.
 
     A run is right on some rows by luck. That varies its score from seed to seed, and also from row to row: the spread over seeds
@@ -107,13 +109,22 @@ def shared_row_covariance(left_out: Sequence[Mapping[str, Array]], max_row_effec
     Args:
         left_out: For each choice and each of its seeds, the scores without one group of rows, ``[groups]``.
         max_row_effect: How far one row can move a score: of all choices, or ``[J]``. With folds, their numbers of rows differ.
+        own_rows: Whether each seed has rows of its own, as with folds. Then the spread over seeds contains all that the rows
+            cause, and leaves it out itself (:func:`squares_of_rows`); this covariance has all of it.
     """
     effects = np.broadcast_to(max_row_effect, len(left_out))
     means = np.stack([np.mean(list(runs.values()), 0) for runs in left_out], -1)
-    known = row_covariance(means[:, None], 0.0) - _luck([_deviations(runs) for runs in left_out])
+    known = row_covariance(means[:, None], 0.0)
+    if not own_rows:
+        known -= _luck([_deviations(runs) for runs in left_out])
     values, vectors = np.linalg.eigh(known / np.outer(effects, effects) + np.eye(len(effects)))  # in such effects
     covariance: Array = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(effects, effects)
     return covariance
+
+
+def squares_of_rows(left_out: Sequence[Mapping[str, Array]]) -> Array:
+    """What the rows are expected to add to the sum of squared deviations over seeds of each of J choices, ``[J]``."""
+    return np.array([sum(values @ values for values in _deviations(runs).values()) for runs in left_out])
 
 
 def _luck(deviations: Sequence[Mapping[str, Array]]) -> Array:

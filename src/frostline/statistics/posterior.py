@@ -205,7 +205,8 @@ class Observed:
         longer: For longer trainings, by position: the position of the next shorter one, and the score it is expected to gain.
         measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
             are without the effects of the folds.
-        fold_parameters: How many degrees of freedom the estimates of these effects have taken.
+        squares_of_rows: What the rows add to the sum of squared deviations over seeds of each choice with scores, ``[seen]``;
+            None: each seed has the same rows, and ``row_covariance`` is without that.
     """
 
     scores: Sequence[Mapping[str, float]]
@@ -216,7 +217,7 @@ class Observed:
     other_rates: Mapping[int, int] = field(default_factory=dict)
     longer: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     measured: Sequence[float] | None = None
-    fold_parameters: float = 0.0
+    squares_of_rows: Array | None = None
 
     @property
     def seen(self) -> NDArray[np.int64]:
@@ -238,6 +239,7 @@ class Observed:
             depth=self.depth[:count],
             other_rates={},
             measured=None if self.measured is None else self.measured[:seen],
+            squares_of_rows=None if self.squares_of_rows is None else self.squares_of_rows[:seen],
         )
 
     @property
@@ -275,10 +277,12 @@ class SeedNoise:
         deviations = [_deviations(one) for one in observed.scores if one]
         chosen = np.array([n not in observed.other_rates for n in observed.seen], bool)
         squares = np.array([sum(value**2 for value in one.values()) for one in deviations])
+        if observed.squares_of_rows is not None:
+            squares -= observed.squares_of_rows
         freedom = np.array([len(one) - 1.0 for one in deviations])
-        freedom *= max(0.0, 1 - observed.fold_parameters / max(1.0, freedom.sum()))
         pooled_freedom = PRIOR_SEEDS + float(freedom[chosen].sum())
-        pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares[chosen].sum())) / pooled_freedom
+        pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + max(0.0, float(squares[chosen].sum()))) / pooled_freedom
+        squares = np.maximum(squares, 0.0)
         between = _seed_correlation([one for one, own in zip(deviations, chosen, strict=True) if own], pooled)
         untrained = np.isin(observed.seen, [*observed.untrained])
         return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom, untrained)

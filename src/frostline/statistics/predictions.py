@@ -1,16 +1,14 @@
 """Evidence from the predictions of runs on a labelled split: scores with the uncertainty of seeds and of rows.
 
-Make scores of different folds comparable.
-
-With cross-validation, a run is scored on the rows of one fold, and some folds are easier than others, for all choices alike. A
-choice whose only run had an easy fold would look too good. Scores are therefore modelled as choice + fold + rest, and the effect
-of the fold is subtracted.
-
-The effects are random effects with mean zero, estimated by best linear unbiased prediction (Henderson 1975; Robinson 1991). They
-are linear in the scores, so the jackknife over rows (``inference.py``) also covers the error of the effects.
+With cross-validation, a run is scored on the rows of one fold, and some folds are easier than others. A choice whose only run had
+an easy fold would look too good. A model that is scored on all rows, such as a probe, tells how easy a fold is. So the score of a
+run is moved by the difference between that model's scores on all rows and on the fold, times the slope of a regression of the
+one on the other (the regression estimator of double sampling; Cochran 1977, Sampling Techniques, chapter 12). The slope comes
+from the same jackknife over rows as the intervals (``inference.py``). A model at chance does not find rows hard that a good one
+finds hard: its slope is near zero.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +20,6 @@ from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.evidence import by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,
-    Array,
     Pair,
     Summary,
     corrected_quantile,
@@ -33,38 +30,12 @@ from frostline.statistics.inference import (
     row_groups,
     score_interval,
     shared_row_covariance,
+    squares_of_rows,
     unpaired,
 )
 from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
-from frostline.statistics.run_result import WORDS, Scored
-
-RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
-
-
-def fold_effects(scores: Array, choices: Sequence[Hashable], folds: Sequence[Hashable]) -> tuple[Array, float]:
-    """What is subtracted from scores ``[runs, n]``: the effect of the fold of each, in each column by itself.
-
-    Also the effective number of parameters that the effects take: how many degrees of freedom the rest loses.
-
-    Args:
-        scores: For each run its score, and the same without some rows.
-        choices: What each run trains.
-        folds: The fold that each run is scored on.
-    """
-    of_choices, of_folds = _indicators(choices), _indicators(folds)
-    design = np.concatenate([of_choices, of_folds], 1)
-    penalty = np.diag([0.0] * of_choices.shape[1] + [RATIO] * of_folds.shape[1])
-    solution = np.linalg.solve(design.T @ design + penalty, design.T)
-    effects = of_folds @ solution[of_choices.shape[1] :]  # [runs, runs]
-    return effects @ scores, float(np.trace(design @ solution)) - of_choices.shape[1]
-
-
-def _indicators(names: Sequence[Hashable]) -> Array:
-    """A column for each name, with ones in the rows that have it."""
-    order = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    return np.eye(len(order))[[order[name] for name in names]]
-
+from frostline.statistics.run_result import Scored
 
 LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
 
@@ -200,46 +171,41 @@ class RunPredictions:
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
     def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
-        comparable, fold_parameters = self._comparable(cells)
+        comparable = self._comparable(cells)
         scores = [by_seed(runs, [float(comparable[run.run][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
         left_out = [by_seed(runs, [comparable[run.run][1:] for run in runs]) for runs in some]
         rows = np.array([self.rows_of(run.run for run in runs) for runs in some])
         max_row_effect = np.array([self._max_row_effect(count) for count in rows.tolist()])
+        folds, of_rows = any(not self._rows_scored(run.run).all() for runs in some for run in runs), None
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
-            known = shared_row_covariance(left_out, max_row_effect)
+            known = shared_row_covariance(left_out, max_row_effect, own_rows=folds)
+            of_rows = squares_of_rows(left_out) if folds else None
         else:  # without some rows a score is undefined
             known = np.diag(max_row_effect**2 * rows / 4)
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
         measured = [float(np.mean([self[run.run][0] for run in runs])) for runs in some]
-        return Observed(scores, covariance, depth, measured=measured, fold_parameters=fold_parameters)
+        return Observed(scores, covariance, depth, measured=measured, squares_of_rows=of_rows)
 
-    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> tuple[dict[str, NDArray[np.float64]], float]:
-        """Scores of the runs as in ``self[run]``, without the effects of their folds; and the parameters of these effects.
-
-        A model that is scored on all rows, such as a probe, has a score on each fold, too. It only helps to estimate the effects.
-        A TF-IDF model does not help: what is hard for it is hardly harder for a pretrained model.
-        """
+    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> dict[str, NDArray[np.float64]]:
+        """Scores of the runs as in ``self[run]``: of those on a fold, what they should be on all rows."""
         names = [run.run for runs in cells for run in runs]
-        masks = {name: self._rows_scored(name) for name in names if name != WORDS}
-        folds = {mask.tobytes(): mask for mask in masks.values() if not mask.all()}
-        if not folds:
-            return {name: self[name] for name in names}, 0.0
-        choice_of = {run.run: n for n, runs in enumerate(cells) for run in runs}
-        rest = ~np.any(list(folds.values()), 0)
-        parts = [(name, mask.tobytes(), self[name]) for name, mask in masks.items() if not mask.all()]
-        parts += [
-            (name, fold, found)
-            for name, mask in masks.items()
-            for fold, rows in {**folds, b"": rest}.items()
-            if mask.all() and rows.any() and np.isfinite(found := self._on_fold(name, rows)).all()
-        ]
-        runs, on, scores = zip(*parts, strict=True)
-        effects, parameters = fold_effects(np.array(scores), [choice_of[name] for name in runs], on)
-        of_runs = {name: values for name, values in zip(runs, effects, strict=True) if not masks[name].all()}
-        return {name: self[name] - of_runs.get(name, 0.0) for name in names}, parameters
+        on_all_rows = [name for name in names if self._rows_scored(name).all()]
+        return {name: self[name] - (0.0 if name in on_all_rows else self._luck(name, on_all_rows)) for name in names}
+
+    def _luck(self, run: str, on_all_rows: Sequence[str]) -> NDArray[np.float64]:
+        """How much easier its fold is for a run than all rows are, ``[1 + groups]``: by the model whose scores are most alike."""
+        scores, rows = self[run], self._rows_scored(run)
+        of_run, most, luck = scores[1:] - scores[1:].mean(), 0.0, np.zeros(len(scores))
+        for name in on_all_rows:
+            on_fold = self._on_fold(name, rows)
+            of_fold = on_fold[1:] - on_fold[1:].mean()
+            squares, product = float(of_fold @ of_fold), float(of_fold @ of_run)
+            if product > 0 and product**2 > most * squares:  # false where a score is undefined
+                most, luck = product**2 / squares, product / squares * (on_fold - self[name])
+        return luck
 
     def _on_fold(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Scores ``[1 + groups]`` of a run that is scored on all rows, on those of a fold."""
