@@ -115,8 +115,9 @@ def shared_row_covariance(
     effects = np.broadcast_to(max_row_effect, len(left_out))
     means = np.stack([np.mean(list(runs.values()), 0) for runs in left_out], -1)
     known = row_covariance(means[:, None], 0.0)
-    if not own_rows:
-        known -= _luck([_deviations(runs) for runs in left_out])
+    if own_rows:
+        return known + np.diag(effects**2)
+    known -= _luck([_deviations(runs) for runs in left_out])
     values, vectors = np.linalg.eigh(known / np.outer(effects, effects) + np.eye(len(effects)))  # in such effects
     covariance: Array = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(effects, effects)
     return covariance

@@ -35,7 +35,7 @@ from frostline.statistics.inference import (
 )
 from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
-from frostline.statistics.run_result import Scored
+from frostline.statistics.run_result import WORDS, Scored
 
 LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
 
@@ -190,10 +190,14 @@ class RunPredictions:
         return Observed(scores, covariance, depth, measured=measured, squares_of_rows=of_rows)
 
     def _comparable(self, cells: Sequence[Sequence[Scored]]) -> dict[str, NDArray[np.float64]]:
-        """Scores of the runs as in ``self[run]``: of those on a fold, what they should be on all rows."""
+        """Scores of the runs as in ``self[run]``: of those on a fold, what they should be on all rows.
+
+        A TF-IDF model does not help: what is hard for it is hardly harder for a pretrained model.
+        """
         names = [run.run for runs in cells for run in runs]
         on_all_rows = [name for name in names if self._rows_scored(name).all()]
-        return {name: self[name] - (0.0 if name in on_all_rows else self._luck(name, on_all_rows)) for name in names}
+        helpful = [name for name in on_all_rows if name != WORDS]
+        return {name: self[name] - (0.0 if name in on_all_rows else self._luck(name, helpful)) for name in names}
 
     def _luck(self, run: str, on_all_rows: Sequence[str]) -> NDArray[np.float64]:
         """How much easier its fold is for a run than all rows are, ``[1 + groups]``: by the model whose scores are most alike."""
