@@ -3,8 +3,9 @@
     python benchmarks/operators.py [--cpu] [--json FILE]
 
 On a GPU, a small operator takes less time than starting it. Operators are counted here without a GPU. All tensors are on torch's
-device ``meta``, which has shapes but no data, so the code for GPUs runs. Views are left out. Attention and dropout count as one
-operator in each direction, as on a GPU. ``--cpu`` counts on a CPU instead, with stacked runs forced into batched operators.
+device ``meta``, which has shapes but no data, so the code for GPUs runs. Views and allocations are left out. Attention and
+dropout count as one operator in each direction, as on a GPU. ``--cpu`` counts on a CPU instead, with stacked runs forced into
+batched operators.
 """
 
 import argparse

@@ -90,14 +90,19 @@ def test_gradients_reach_real_tokens_once_and_no_padding(lengths, padding):
 
 @given(stacks, st.integers(1, 16))
 def test_gather_is_pack_and_undoes_spread(runs, multiple):
-    """As GPUs use them. Padding is filled with the example's first token, so that no run reads another one."""
+    """As GPUs use them. Padding is filled with the example's first token, so that no run reads another one.
+
+    Only real tokens have a gradient, if padding has none.
+    """
     lengths = torch.tensor([length for run in runs for length in run])
     layout = Layout(lengths, int(lengths.max()) + 1, len(runs), tokens_multiple=multiple)
     x = numbers(len(lengths), layout.length, 2)
-    packed = layout.pack(x)
-    assert torch.equal(layout.gather(x), packed)
+    packed = layout.pack(x).requires_grad_()
     grid = layout.spread(packed)
-    assert torch.equal(layout.gather(grid), packed)
+    for gathered in (layout.gather(x), layout.gather(grid)):
+        assert torch.equal(gathered[layout.is_real], packed[layout.is_real])
+    (grid * layout.mask[..., None] * x).sum().backward()
+    assert torch.equal(packed.grad, packed * layout.is_real[..., None])
     first = grid[:, :1].expand_as(grid)
     assert torch.equal(grid, torch.where(layout.mask[..., None].bool(), x, first))
 

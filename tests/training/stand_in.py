@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
+from torch._meta_registrations import meta__efficient_attention_backward
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -56,6 +57,8 @@ class StandIn(TorchDispatchMode):
             return self._answer(name, args, kwargs)
         if function is torch.ops.aten._fused_adamw_.tensor_lr:  # meta only has the one with a number
             return torch.ops.aten._fused_adamw_.default(*args, **{**kwargs, "lr": 1.0})
+        if function is torch.ops.aten._efficient_attention_backward.default:  # that of meta does not take the output
+            return meta__efficient_attention_backward(*args[:5], *args[6:], **kwargs)
         return function(*args, **kwargs)
 
     @staticmethod
@@ -82,11 +85,12 @@ class StandIn(TorchDispatchMode):
 
 
 def is_view(function):
-    """Whether an operation only returns other views of its operands, which starts nothing on a device."""
+    """Whether an operation only returns other views of its operands, or memory, which starts nothing on a device."""
     returns = function._schema.returns
     aliases = [one.alias_info for one in returns]
     is_marked = bool(returns) and all(alias is not None and not alias.is_write for alias in aliases)
-    return is_marked or function is torch.ops.aten._unsafe_view.default
+    allocates = function._schema.name in ("aten::empty", "aten::empty_like", "aten::new_empty")
+    return is_marked or allocates or function is torch.ops.aten._unsafe_view.default
 
 
 @contextmanager

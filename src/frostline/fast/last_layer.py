@@ -10,12 +10,17 @@ output is scattered into zeros.
 Shapes: B examples, S padded length, D width, K stacked runs.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+READ_AGAIN = {
+    "cpu"
+}  # devices on which each reader has a gradient of its own, because sums in another order differ in the last bits
 
 
 @dataclass(frozen=True)
@@ -69,24 +74,27 @@ def _on_head_tokens(
             return forward(*args, **kwargs)
         inputs = (*args, *kwargs.values())
         shape = next(x.shape[:2] for x in inputs)  # [B, S], or [K, T] if packed
-        selected = [_selected(x, index, runs) for x in inputs]
+        selected = [(rows := head_rows(x, index)).view(runs, -1, *rows.shape[1:]) for x in inputs]
         out = forward(*selected[: len(args)], **dict(zip(kwargs, selected[len(args) :], strict=True)))
-        whole = scattered(out.flatten(0, 1), index, shape.numel()).view(*shape, *out.shape[2:])
-        whole.frostline_rows = (index, whole._version, out)  # type: ignore[attr-defined]
-        return whole
+        return scattered(out.flatten(0, 1), index, shape)
 
     return on_head_tokens
 
 
-def _selected(x: Tensor, index: Tensor, runs: int) -> Tensor:
-    """The head's tokens of ``x`` ``[K, T, ...]``. They are at hand if another module has just computed them."""
-    known_index, version, rows = getattr(x, "frostline_rows", (None, 0, x))
-    if known_index is index and version == x._version:  # else something has changed them
-        return rows
-    rows = x.flatten(0, 1).index_select(0, index)
-    return rows.view(runs, -1, *rows.shape[1:])
+def head_rows(x: Tensor, index: Tensor) -> Tensor:
+    """The rows ``[B, ...]`` of the head's tokens of ``x`` ``[K, T, ...]``. They are at hand if a module has read or made them."""
+    is_whole = x._base is not None and x.is_contiguous() and x.numel() == x._base.numel()
+    whole: Any = x._base if is_whole else x
+    known_index, version, rows = getattr(whole, "frostline_rows", (None, 0, x))
+    if known_index is not index or version != x._version:  # the latter if something has changed them
+        rows = x.flatten(0, 1).index_select(0, index)
+        if x.device.type not in READ_AGAIN:
+            whole.frostline_rows = (index, x._version, rows)
+    return rows.reshape(-1, *x.shape[2:])
 
 
-def scattered(x: Tensor, index: Tensor, count: int) -> Tensor:
-    """``[count, ...]``: zeros, with the rows of ``x`` ``[B, ...]`` at the positions ``index`` ``[B]``."""
-    return x.new_zeros(count, *x.shape[1:]).index_copy_(0, index, x)
+def scattered(x: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
+    """``[*shape, ...]``: zeros, with the rows of ``x`` ``[B, ...]`` at the positions ``index`` ``[B]``."""
+    whole = x.new_zeros(math.prod(shape), *x.shape[1:]).index_copy_(0, index, x)
+    whole.frostline_rows = (index, whole._version, x)  # type: ignore[attr-defined]
+    return whole.view(*shape, *x.shape[1:])

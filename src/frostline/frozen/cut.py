@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import HeadTokenPart
+from frostline.fast.last_layer import HeadTokenPart, head_rows
 from frostline.fast.switch import forwards_replaced
 from frostline.model.anatomy import Anatomy, Batch, Call
 from frostline.model.device import without_cudnn_attention
@@ -153,11 +153,15 @@ class UpperModel:
             hidden = out[0] if call.wrap else out
             if self.tap:
                 self.tap(self.anatomy.count, hidden)
+            read, layout = self.read, self._layout
             self._set_read(None)
             if not self.packing:
                 return None
-            assert self._layout is not None
-            hidden = self._layout.unpack(hidden)
+            assert layout is not None
+            if read is not None and layout.indexed:  # in all places, because no other place is read
+                hidden = head_rows(hidden, read)[:, None].expand(-1, layout.length, -1)
+            else:
+                hidden = layout.unpack(hidden)
             return call.wrap([hidden, *out[1:]]) if call.wrap else hidden
 
         return hook
@@ -231,6 +235,12 @@ def cut_at(
         if start < anatomy.count:
             hooks.callback(layers[-1].register_forward_hook(upper.after_last_layer(anatomy.calls[-1])).remove)
         yield upper
+
+
+def joint_products(anatomy: Anatomy, head_token: HeadTokenPart | None) -> list[list[str]]:
+    """Paths of linear modules that read the same tensor, also if the last layer runs for the head's token only."""
+    alone = {f"{anatomy.path}.{anatomy.count - 1}.{path}" for path in head_token.modules} if head_token else set()
+    return [[path for path in paths if path not in alone] for paths in anatomy.joint]
 
 
 def hidden_states_by_cut(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int, Tensor]:

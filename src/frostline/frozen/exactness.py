@@ -32,7 +32,7 @@ from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.fast.last_layer import HeadTokenPart, head_position
 from frostline.fast.switch import enabled
-from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
+from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut, joint_products
 from frostline.frozen.forward_pass import (
     ForwardPass,
     StateSelection,
@@ -543,6 +543,7 @@ def stack_refusal(
     (:mod:`frostline.model.stacking`). ``batches``, one for each run, are for a model type that needs more inputs than tokens.
     """
     batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(STACK_LENGTHS)]
+    joint = joint_products(anatomy, head_token)
     with restored(model), packable(model) if packed else nullcontext() as packing:
         try:
             hidden = [None if cut is None else hidden_states_by_cut(model, anatomy, batch)[cut] for batch in batches]
@@ -554,7 +555,7 @@ def stack_refusal(
                         start(run)
                         separate.append(results_of(partial(upper, batch, hidden[run]), trained))
                 with (
-                    stacked(model, names, len(batches), start, batched=batched) as parameters,
+                    stacked(model, names, len(batches), start, batched=batched, joint=joint) as parameters,
                     cut_at(model, anatomy, cut, packing=packing, runs=len(batches), head_token=head_token) as upper,
                 ):
                     torch.manual_seed(0)

@@ -57,6 +57,7 @@ class Trace:
         order: The numbers of the layers, in the order of their calls.
         after_layer: For each layer call: how many module calls had begun when it returned.
         calls: How each layer is called.
+        inputs: By module path: what each linear module reads in its first call.
         width: The width of the hidden states.
         reached: Whether a module of the list gets a floating-point tensor with three dimensions, like hidden states.
         problem: Why some layer cannot be cut; empty if all can.
@@ -68,14 +69,17 @@ class Trace:
         self.order: list[int] = []
         self.after_layer: list[int] = []
         self.calls: list[Call] = []
+        self.inputs: dict[str, Tensor] = {}
         self.width, self.reached, self.problem = 0, False, ""
         numbers, mode = count(1), model.training
         self._last = 0
         model.eval()
 
-        def begun(name: str, *_: Any) -> None:
+        def begun(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
             self._last = next(numbers)
             self.first_called.setdefault(name, self._last)
+            if type(module) is nn.Linear and args:
+                self.inputs.setdefault(name, args[0])
 
         try:
             with ExitStack() as hooks, torch.no_grad():
@@ -165,6 +169,7 @@ class Anatomy:
         idle: Names of parameters whose module does not run.
         norms: Names of the parameters of norms.
         matrices: Names of the weight matrices of linear modules.
+        joint: Paths of linear modules that read the same tensor, such as those of queries, keys and values.
     """
 
     path: str
@@ -175,6 +180,7 @@ class Anatomy:
     idle: frozenset[str] = frozenset()
     norms: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
+    joint: tuple[tuple[str, ...], ...] = ()
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         stack = model.get_submodule(self.path)
@@ -299,8 +305,16 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             idle=frozenset(n for n, _ in model.named_parameters() if module_of(n) not in trace.first_called),
             norms=frozenset(n for n, _ in model.named_parameters() if _in_norm(model, n)),
             matrices=frozenset(n for n, _ in model.named_parameters() if _is_matrix(model, n)),
+            joint=_joint(trace.inputs),
         )
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
+
+
+def _joint(inputs: Mapping[str, Tensor]) -> tuple[tuple[str, ...], ...]:
+    by_input: dict[int, list[str]] = {}
+    for path, x in inputs.items():
+        by_input.setdefault(id(x), []).append(path)
+    return tuple(tuple(paths) for paths in by_input.values() if len(paths) > 1)
 
 
 def module_lists(model: nn.Module) -> list[tuple[str, nn.ModuleList]]:

@@ -20,6 +20,7 @@ Groups of examples of similar length in a packed batch, for attention. :mod:`fro
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,13 +69,13 @@ class Layout:
     def _copied(self) -> dict[str, Tensor]:
         """The indices on the device, by name. One copy has all of them, because starting a copy takes longer than making it."""
         names = ["grid_index", "starts", *(["source_index", "packed_index"] if self.runs > 1 or self.capacity else [])]
-        names += [] if self.capacity else ["token_at", "place_of"]
+        names += [] if self.capacity else ["token_at", "place_of", "offsets"]
         on_host: list[Tensor] = [getattr(self, f"_{name}") for name in names]
         on_device = to_device(torch.cat(on_host), self.device)
         return dict(zip(names, torch.split(on_device, [len(x) for x in on_host]), strict=True))
 
     def _index(self, name: str) -> Tensor:
-        if self.indexed and name in self._copied:
+        if self.device.type != "cpu" and name in self._copied:
             return self._copied[name]
         return to_device(getattr(self, f"_{name}"), self.device)
 
@@ -121,8 +122,8 @@ class Layout:
 
     @property
     def indexed(self) -> bool:
-        """Whether attention uses :meth:`spread` and :meth:`gather`: fewer operations, which a GPU takes long to start."""
-        return self.device.type != "cpu"
+        """Whether batches use :meth:`spread` and :meth:`gather`: fewer operations, which a GPU takes long to start."""
+        return self.device.type != "cpu" and not self.capacity
 
     @cached_property
     def _token_at(self) -> Tensor:
@@ -131,15 +132,42 @@ class Layout:
         return self._packed_index[real_token.flatten()]
 
     @cached_property
-    def _place_of(self) -> Tensor:  # [K * T], the position of each token in the flattened grid
-        return self._grid_index[self._source_index]
+    def _place_of(self) -> Tensor:
+        """``[K * T]``: the position of each token in the flattened grid; of copies that fill up, that of padding of their run."""
+        grid = self.mask.view(self.runs, -1)
+        assert (self.is_real.all(1) | (grid.amin(1) == 0)).all(), "a run that is filled up has no padding"
+        padding = grid.argmin(1) + torch.arange(self.runs) * grid.shape[1]
+        return torch.where(
+            self.is_real, self._grid_index[self._source_index].view(self.runs, -1), padding[:, None]
+        ).flatten()
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """The ends of all examples in the flattened packed batch, after a 0, as int32. Copies that fill up are examples."""
+        return self._index("offsets").view(torch.int32)[: len(self._parts) + 1]
+
+    @cached_property
+    def _offsets(self) -> Tensor:  # viewed as int64, so that one copy has all indices
+        ends = torch.tensor([0, *self._parts, *[0] * (1 - len(self._parts) % 2)], dtype=torch.int32)
+        return ends.cumsum(0, dtype=torch.int32).view(torch.int64)
+
+    @cached_property
+    def _parts(
+        self,
+    ) -> list[int]:  # the lengths of the examples of each run, and of its copies that fill up, none above S
+        parts = []
+        for own in self.lengths.view(self.runs, -1).tolist():
+            whole, rest = divmod(self.tokens - sum(own), self.length)
+            parts += [*own, *[self.length] * whole, *[rest] * (rest > 0)]
+        return parts
 
     def spread(self, x: Tensor) -> Tensor:
         """``[K, T, ...]`` to ``[B, S, ...]``, with copies of an example's first token as padding. Attention must ignore them."""
-        return x.flatten(0, 1).index_select(0, self._index("token_at")).view(self.batch_size, self.length, *x.shape[2:])
+        grid: Tensor = _Spread.apply(x.flatten(0, 1), self._index("token_at"), self._index("place_of"))  # type: ignore[no-untyped-call]
+        return grid.view(self.batch_size, self.length, *x.shape[2:])
 
     def gather(self, x: Tensor) -> Tensor:
-        """``[B, S, ...]`` to ``[K, T, ...]``, as :meth:`pack`"""
+        """``[B, S, ...]`` to ``[K, T, ...]``, as :meth:`pack`. Copies that fill up are those of padding."""
         return x.flatten(0, 1).index_select(0, self._index("place_of")).view(self.runs, self.tokens, *x.shape[2:])
 
     @cached_property
@@ -223,6 +251,8 @@ class Layout:
 
     def pack(self, x: Tensor) -> Tensor:
         """``[B or 1, S, ...]`` to ``[K, T, ...]``"""
+        if self.indexed and len(x) == self.batch_size:
+            return self.gather(x)
         grid = x.expand(self.batch_size, *x.shape[1:]).reshape(self.batch_size * self.length, *x.shape[2:])
         return self.split_by_run(grid.index_select(0, self.grid_index)[None])
 
@@ -234,11 +264,26 @@ class Layout:
         return x[0].index_select(0, self.source_index).view(*self.is_real.shape, *x.shape[2:])
 
     def unpack(self, x: Tensor) -> Tensor:
-        """``[K, T, ...]`` to ``[B, S, ...]``, with zeros as padding"""
+        """``[K, T, ...]`` to ``[B, S, ...]``, with zeros as padding, or as :meth:`spread`"""
+        if self.indexed:
+            return self.spread(x)
         count = len(self.grid_index)
         tokens = x[0, :count] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.packed_index)
         grid = x.new_zeros(self.batch_size * self.length, *x.shape[2:])
         return grid.index_copy(0, self.grid_index, tokens).view(self.batch_size, self.length, *x.shape[2:])
+
+
+class _Spread(torch.autograd.Function):
+    """Tokens in the padded grid. Their gradients are read there, because those of ignored padding are zero."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, token_at: Tensor, place_of: Tensor) -> Tensor:
+        ctx.save_for_backward(place_of)
+        return tokens.index_select(0, token_at)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0].index_select(0, *ctx.saved_tensors), None, None
 
 
 @dataclass(frozen=True)

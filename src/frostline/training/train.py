@@ -6,7 +6,7 @@ parameters to train.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from frostline.frozen.cut import joint_products
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import count_parameters, set_train_mode
 from frostline.model.device import peak_memory
@@ -215,10 +216,9 @@ def training_session(
         return start_values(specs[number], experiment, earlier)
 
     batched = experiment.machine.device.type != "cpu" if batched is None else batched
+    joint = joint_products(pretrained.anatomy, experiment.head_token)
     with (
-        nullcontext([start(0)])
-        if len(specs) == 1
-        else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
+        stacked(pretrained.model, names, len(specs), start, batched=batched, joint=joint) as own,
         forward_function(experiment, specs) as forward,
     ):
         pretrained.model.eval()

@@ -83,7 +83,7 @@ def backward(
         if whole:
             shares = torch.tensor([problem.weight(own) / weight for own, weight in zip(part, whole, strict=True)])
             losses = losses * to_device(shares, losses.device)
-        (losses if scales is None else losses * scales).sum().backward()  # type: ignore[no-untyped-call]
+        losses.backward(torch.ones_like(losses) if scales is None else scales)  # type: ignore[no-untyped-call]
         total = losses.detach() if total is None else total + losses.detach()
         predictions.append(problem.predictions(logits.detach(), part))
         if prefetch and following is not None:
