@@ -18,7 +18,7 @@ from frostline import FrostlineError, Results
 from frostline.api.prediction import trained_task
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
-from frostline.report.rebuild import rebuild, write_report
+from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -235,14 +235,19 @@ def test_exhaustive_trains_the_whole_grid_and_recommends_the_best_of_the_rest_if
     assert len(runs_in(search_settings["out"])) == 5 * 2
 
 
-def test_a_record_that_cannot_be_read_makes_no_other_answer(watched: tuple[Results, Watched], tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_makes_no_other_answer(
+    watched: tuple[Results, Watched], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    run = request.getfixturevalue("frostline")
     out = tmp_path / "o"
     shutil.copytree(watched[0].folder, out)
-    (out / "search.json").write_text("{")
-    answer = (out / "answer.json").read_bytes()
-    with pytest.raises(frostline.FrostlineError, match=r"search\.json cannot be read: the command of the search"):
-        write_report(out)
-    assert (out / "answer.json").read_bytes() == answer
+    whole, answer = (out / "search.json").read_text(), (out / "answer.json").read_bytes()
+    for damage in ("{", whole.replace("0", "1", 1)):
+        (out / "search.json").write_text(damage)
+        for command in ("status", "report"):
+            refused = run(command, out)
+            assert refused.code == 2 and "search.json cannot be read: the command of the search" in refused.err
+        assert (out / "answer.json").read_bytes() == answer and (out / "search.json").read_text() == damage
 
 
 def test_max_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(
@@ -337,8 +342,17 @@ def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_sett
     refused = "Full fine-tuning was not run: one run takes about"
     assert refused in answer.sentence and refused in page.read_text() and answer.decision.choice == "words"
     assert answer.search["failed_reference"] == "full" and (search_settings["out"] / "model").exists()
+    (search_settings["out"] / "search.json").write_text("{")  # the search writes it again
     larger = frostline.find(**search_settings).answer  # a larger budget continues the search
-    assert larger.search["failed_reference"] is None
+    assert larger.search["failed_reference"] is None and (search_settings["out"] / "damaged" / "search.json").exists()
+
+
+def test_runs_of_a_sweep_take_nothing_of_the_budget(search_settings: dict[str, Any]) -> None:
+    found = frostline.find(**{**search_settings, "budget": 1e-6})
+    found.more(tune="full", save_model=False)
+    search = frostline.find(**{**search_settings, "budget": 1e-6}).answer.search
+    assert search["failed_reference"] is None and "full" not in search["skipped"]
+    assert not any(run["recipe"] == "full" for step in search["steps"] for run in step["runs"])
 
 
 def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:

@@ -255,15 +255,21 @@ def test_two_checkpoints(tmp_path, frostline):
         done = frostline("audit", tmp_path / before, tmp_path / "after", "--frozen", "embeddings,layer.1")
         assert done.code == 0, done
         layer = next(line.split() for line in done.out.splitlines() if line.startswith("bert.encoder.layer.2"))
-        assert layer[1:] == ["16", "1", "0.5000", "0"], done.out
-        moved = "layer 2 and classifier" if before == "before" else "layer 2"
-        assert f"Moved: {moved}. Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler." in done.out, (
+        assert layer[1:] == ["16", "1", "0.5000", "0", "0"], done.out
+        moved = "layer 2 and classifier." if before == "before" else "layer 2. Not in both: classifier."
+        assert f"Moved: {moved} Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler." in done.out, (
             done.out
         )
+    wider = small_model("bert", layers=3)
+    wider.load_state_dict(model.state_dict())
+    wider.classifier = nn.Linear(model.config.hidden_size, 7)
+    wider.save_pretrained(tmp_path / "wider")
+    reshaped = frostline("audit", tmp_path / "before", tmp_path / "wider").out
+    assert "Moved: layer 2. Of another shape: classifier. Equal to the bit: bert.embeddings" in reshaped, reshaped
     wrong = frostline("audit", tmp_path / "before", tmp_path / "after", "--frozen", "layer.2")
     assert (wrong.code, wrong.out.splitlines()[-1]) == (
         1,
-        "Should be frozen, but moved or not in both: bert.encoder.layer.2.output.dense.bias.",
+        "Should be frozen, but moved, of another shape or not in both: bert.encoder.layer.2.output.dense.bias.",
     )
     assert frostline("audit", tmp_path / "before", tmp_path / "after", "--frozen", "layer.2.attention").code == 0
     assert (

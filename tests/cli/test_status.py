@@ -102,3 +102,26 @@ def test_the_folder_of_a_study_gets_a_message_that_names_a_sweep(
     got = frostline(command, study)
     assert got.code == 2 and "study: give the folder of one, such as" in got.err and str(Path("bert", "rte")) in got.err
     assert "no sweep (no sweep.toml)" in frostline(command, tmp_path).err
+
+
+@pytest.mark.parametrize("name", ["", "film"])
+def test_a_search_without_runs_yet_is_no_other_folder(frostline: Frostline, tmp_path: Path, name: str) -> None:
+    (tmp_path / "o" / name).mkdir(parents=True)
+    (tmp_path / "o" / name / ".finish.lock").touch()
+    got = frostline("status", tmp_path / "o")
+    assert got.code == 0 and "has no runs yet: a search first caches hidden states" in " ".join(got.out.split())
+    report = frostline("report", tmp_path / "o")
+    assert report.code == 2 and "has no runs yet" in report.err
+
+
+def test_sweeps_that_do_not_belong_together_are_refused(
+    frostline: Frostline, finished_small: Path, tmp_path: Path
+) -> None:
+    """Two sweeps with one model are not those of several models, even on the same data."""
+    for name in ("monday", "tuesday"):
+        shutil.copytree(finished_small, tmp_path / "mine" / name)
+    for command in (("status",), ("report",), ("track", "--to", "tensorboard"), ("work",)):
+        got = frostline(command[0], tmp_path / "mine", *command[1:])
+        assert got.code == 2, got
+        assert "mine holds sweeps that do not belong together ('monday', 'tuesday'): give the folder" in got.err, got
+    assert not [*tmp_path.glob("mine/*/report.html")]

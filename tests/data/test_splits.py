@@ -70,6 +70,16 @@ def test_folds_are_stratified_and_of_equal_size(counts: list[int], seed: int, fo
     assert (fold_numbers(some, task, folds, seed) == numbers).all()
 
 
+def test_rare_numbers_are_spread_over_the_folds() -> None:
+    """Of 200 numbers that are 0 but for five, each fold has one that is not."""
+    targets = np.zeros(200)
+    targets[:5] = [3.0, 1.0, 2.0, 5.0, 4.0]
+    some, task = examples(targets)
+    of_rare = [fold_numbers(some, task, 5, seed)[:5] for seed in range(5)]
+    assert all(sorted(one) == list(range(5)) for one in of_rare)
+    assert len({tuple(one) for one in of_rare}) > 1  # no fold always has the highest
+
+
 def test_rows_with_the_same_text_are_in_the_same_fold() -> None:
     some, task = examples(classes([40, 40]))
     twice = replace(some, texts=tuple(f"{('text', 'Text ')[n % 2]} {n // 2}" for n in range(80)))

@@ -148,7 +148,8 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     since = f"Runs of {best.model} have ended since this search did, and the same search takes them into account."
     assert found.sentence == f"{since} {spoken(answer.sentence)}" and since[:-1] in repr(found)
     assert since in " ".join(run("report", out).out.split())
-    assert not frostline.find(**settings).sentence.startswith("Runs of")
+    whole = frostline.find(**settings)
+    assert not whole.sentence.startswith("Runs of") and sum(one.runs for one in whole.answer.models) == runs + 1
 
 
 def test_points_below_do_not_count_errors_on_the_same_rows() -> None:

@@ -167,7 +167,19 @@ BARE = {"seed": "0", "value": "1"}
             for name in ("seed", "model", "task")
         ),
         ([{**FIRST, "metric": "acc", "value": "85.5"}], {}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
-        ([{**FIRST, "metric": "val_loss"}], {}, "val_loss is better when it is lower"),
+        *(
+            ([{**FIRST, "metric": metric}], {}, f"{metric} is better when it is lower")
+            for metric in ("val_loss", "eval/loss", "test-WER")
+        ),
+        (
+            *([{"k": "0", "seed": "0", "eval_loss": "0.3"}], {"columns": {"score": "eval_loss"}}),
+            "eval_loss is better when it is lower",
+        ),
+        (
+            [{**FIRST, "metric": "BLEU", "value": "31.5"}],
+            {},
+            "31.5 is more than 1, the highest score, of which a point",
+        ),
         ([{**FIRST, "lr": "-1"}], {}, "-1 is not a learning rate"),
         *(([{**FIRST, "n": n}], {}, f"{n} is not a whole number of at least 1") for n in ("0.5", "inf")),
         ([{**FIRST, "layers": "4", "k": "5"}], {}, "row 2: that is more layers than the 4 of m"),
@@ -179,6 +191,14 @@ BARE = {"seed": "0", "value": "1"}
         ([{"k": "0", "seed": "2", "metric": "", "score": "", "status": "failed"}], {}, "no row has a score"),
         (MINE, {}, "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME"),
         (MINE, {"metrics": {"mine": "f1"}}, "but not in 'f1'"),
+        *(
+            (
+                [{**FIRST, "metric": "accuracy"}],
+                {"chances": {FIRST["task"]: chance}},
+                f"{chance:g} cannot be the accuracy of",
+            )
+            for chance in (50.0, -0.5, float("nan"))
+        ),
         (
             *([{"seed": "0", "k": "1"}], {}),
             "none of its columns ('seed', 'k') is known as score; name the column with --columns score=COLUMN",

@@ -338,7 +338,8 @@ def test_a_forged_record_of_a_search_is_read_as_damaged(tmp_path: Path) -> None:
     ]
     for change in (*changes, {"train_size": 1.5}, {"train_size": "1"}, {"estimated_k": [None]}):
         write_sealed(tmp_path / "search.json", {**facts, **change}, inside=tmp_path)
-        assert read_search(tmp_path) is None, change
+        with pytest.raises(FrostlineError, match="cannot be read"):
+            read_search(tmp_path)
 
 
 HOSTILE = (

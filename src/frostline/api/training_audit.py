@@ -488,7 +488,8 @@ class Moved:
         names: Of all tensors of the part.
         moved: Those with other bytes.
         largest: The largest change of one number among them.
-        alone: Those that one checkpoint lacks, or has in another shape.
+        alone: Those that one checkpoint lacks.
+        reshaped: Those with another shape.
     """
 
     part: str
@@ -496,6 +497,12 @@ class Moved:
     moved: tuple[str, ...]
     largest: float
     alone: tuple[str, ...]
+    reshaped: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether both checkpoints have the same bytes."""
+        return not (self.moved or self.alone or self.reshaped)
 
 
 def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
@@ -515,7 +522,7 @@ def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
     for name, part in parts_of(dict.fromkeys([*new, *old])).items():
         by_part.setdefault(part, []).append(name)
     parts = [_compared(part, names, old, new) for part, names in by_part.items()]
-    if all(len(one.alone) == len(one.names) for one in parts):
+    if all(len(one.alone) + len(one.reshaped) == len(one.names) for one in parts):
         raise FrostlineError(
             f"{before} and {after} have no weight of the same name and shape: give two checkpoints of one model."
         )
@@ -545,15 +552,24 @@ def _largest_change(one: Tensor, other: Tensor) -> float:
 
 
 def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: Mapping[str, Source]) -> Moved:
-    moved, alone, largest = list[str](), list[str](), 0.0
+    moved, alone, reshaped, largest = list[str](), list[str](), list[str](), 0.0
     for name in names:
         values = [read_weight(side[name]) for side in (old, new) if name in side]
-        if len(values) < 2 or values[0].shape != values[1].shape:
+        if len(values) < 2:
             alone.append(name)
+        elif values[0].shape != values[1].shape:
+            reshaped.append(name)
         elif values[0].dtype != values[1].dtype or digest_of(values[0]) != digest_of(values[1]):
             moved.append(name)
             largest = max(largest, _largest_change(*values), key=lambda x: (x != x, x))  # NaN counts
-    return Moved(part=part, names=tuple(names), moved=tuple(moved), largest=largest, alone=tuple(alone))
+    return Moved(
+        part=part,
+        names=tuple(names),
+        moved=tuple(moved),
+        largest=largest,
+        alone=tuple(alone),
+        reshaped=tuple(reshaped),
+    )
 
 
 class AuditCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types

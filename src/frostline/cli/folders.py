@@ -96,8 +96,14 @@ def status(
 
     Of a sweep with more than 1,000 runs, the numbers are printed for each k and train size. Its results are then not read.
     """
-    from frostline.sweeps.results.folder import Folder, folders_of
+    from frostline.sweeps.results.folder import NO_RUNS_YET, Folder, folders_of, has_no_runs_yet
 
+    if has_no_runs_yet(folder):
+        print(*wrapped(f"{folder} {NO_RUNS_YET}"), sep="\n", flush=True)
+        while watch and has_no_runs_yet(folder):
+            sleep(REFRESH)
+        if not watch:
+            return
     sweeps, shown = [*map(Folder, folders_of(folder))], list[list[str]]()
     listed = all_runs or sum(len(sweep.runs) for sweep in sweeps) <= LISTED
     for sweep in sweeps if listed else ():

@@ -221,19 +221,23 @@ def audit(
     from frostline.api.training_audit import audit_folders, named
 
     parts = audit_folders(before, after)
-    header = ("part", "weights", "moved", "largest change", "not in both")
-    values = ((one.part, len(one.names), len(one.moved), one.largest, len(one.alone)) for one in parts)
+    header = ("part", "weights", "moved", "largest change", "other shape", "not in both")
+    values = (
+        (one.part, len(one.names), len(one.moved), one.largest, len(one.reshaped), len(one.alone)) for one in parts
+    )
     print_table([dict(zip(header, row, strict=True)) for row in values], header)
-    moved, equal = (
-        [one.part for one in parts if not one.alone and bool(one.moved) is is_moved] for is_moved in (True, False)
-    )
-    print(
-        f"Moved: {named(moved)}." if moved else "Nothing moved.", f"Equal to the bit: {named(equal)}." if equal else ""
-    )
-    changed = [name for one in parts for name in (*one.moved, *one.alone)]
+    groups = {
+        "Moved": [one.part for one in parts if one.moved],
+        "Of another shape": [one.part for one in parts if one.reshaped],
+        "Not in both": [one.part for one in parts if one.alone],
+        "Equal to the bit": [one.part for one in parts if one.equal],
+    }
+    verdict = [f"{what}: {named(some)}." for what, some in groups.items() if some]
+    print(*verdict if groups["Moved"] else ("Nothing moved.", *verdict))
+    changed = [name for one in parts for name in (*one.moved, *one.reshaped, *one.alone)]
     wrong = [name for name in changed if any(f".{module}." in f".{name}." for module in wanted)]
     if wrong:
-        print(f"Should be frozen, but moved or not in both: {named(wrong)}.")
+        print(f"Should be frozen, but moved, of another shape or not in both: {named(wrong)}.")
         raise typer.Exit(1)
 
 

@@ -114,6 +114,10 @@ def _are_classes(targets: Targets) -> bool:
     return bool(np.issubdtype(targets.dtype, np.integer))
 
 
+def _are_numbers(targets: Targets) -> bool:
+    return bool(np.issubdtype(targets.dtype, np.floating))
+
+
 NO_TEST_SET = "There is no test set, as requested."
 DEFAULT_SHARE = 0.1  # share of the training rows to hold out, for each of validation and test
 MAX_HELD_OUT = 2000  # most rows to hold out by default, because every run is scored on them
@@ -262,17 +266,22 @@ def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]
 
 
 def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """The fold of each row, 0 to ``folds`` - 1, ``[N]``. Folds are stratified and have nearly the same size.
+    """The fold of each row, 0 to ``folds`` - 1, ``[N]``. Folds are stratified and have nearly the same size. Of each ``folds``
+    consecutive numbers of a regression, every fold has one.
 
     Rows whose texts read alike are in the same fold, so that no run is scored on a text that it was trained on.
 
     Raises:
         FrostlineError: A fold has too few rows for a score, or all rows of a class are in one fold.
     """
-    shuffled = np.random.default_rng([seed, *b"folds"]).permutation(len(examples))
-    order = shuffled[strata(examples.targets)[shuffled].argsort(kind="stable")]  # one class after the other
+    rng, targets = np.random.default_rng([seed, *b"folds"]), examples.targets
+    shuffled, dealt = rng.permutation(len(examples)), np.arange(len(examples)) % folds
+    if _are_numbers(targets):
+        blocks = np.tile(np.arange(folds), (-(-len(examples) // folds), 1))
+        dealt = rng.permuted(blocks, axis=1).ravel()[: len(examples)]  # else one fold would always have the lowest
+    order = targets if _are_numbers(targets) else strata(targets)
     numbers = np.empty(len(examples), np.int64)
-    numbers[order] = np.arange(len(examples)) % folds
+    numbers[shuffled[order[shuffled].argsort(kind="stable")]] = dealt  # one class, or number, after the other
     numbers = numbers[examples.first_alike()]
     if (smallest := int(np.bincount(numbers, minlength=folds).min())) < MIN_FOLD_ROWS:
         raise FrostlineError(

@@ -23,7 +23,6 @@ from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_group import SearchOutcome
 from frostline.sweeps.results.folder import TEST, Folder, read_alternatives
 from frostline.sweeps.results.search_record import SearchRecord, as_of_now, newer_runs
-from frostline.sweeps.results.store import SEARCH
 from frostline.sweeps.results.tables import write_tables
 from frostline.sweeps.settings import Settings
 
@@ -95,8 +94,6 @@ def rebuild(out: str | Path) -> Answer:
 
 
 def _rebuild(folder: Folder) -> Answer:
-    if folder.search is None and (folder.out / SEARCH).exists():  # an answer without it would leave out choices
-        raise FrostlineError(f"{folder.out / SEARCH} cannot be read: the command of the search writes it again.")
     group, store, search = next(sweep_groups(folder)), folder.store, folder.search
     rows, evidence = group.runs, group.evidence
     assert isinstance(evidence, RunPredictions)

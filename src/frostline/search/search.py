@@ -30,6 +30,7 @@ from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register, write_alternatives
 from frostline.sweeps.results.search_record import SearchRecord, Step, Tried, read_search, write_search
+from frostline.sweeps.results.store import DAMAGED, SEARCH, DamagedError, set_aside
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.sweeps.settings import MoreRuns, Settings
 from frostline.training.run import Run, tuned_share
@@ -168,6 +169,11 @@ class Search:
         """
         for damage in plan.store.check():
             progress.note(damage)
+        try:
+            read_search(plan.store.out)
+        except DamagedError as error:  # this search writes it
+            aside = set_aside(plan.store.out / SEARCH, plan.store.out / DAMAGED)
+            progress.note(f"{error} It is now in {aside}.")
         runs = runs_of(plan)
         # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
         seeds = plan.spec.seeds[: max(2, plan.identity.folds)]
@@ -287,7 +293,11 @@ class Search:
 
     def begin(self) -> None:
         """Say what is known, and write it into the folder. From now on the test scores are hidden until the search is over."""
-        self.progress.done_before(sum(self.plan.store.has(run.digest) for run in self.runs.values()))
+        done = {one: run for one, run in self.runs.items() if self.plan.store.has(run.digest)}
+        self.progress.done_before(len(done))
+        # what a sweep has trained in this folder is known, and takes nothing of the budget
+        of_others = {one: run for one, run in done.items() if run.digest not in self.requested}
+        self.seen.known |= {one: self.observation(run) for one, run in of_others.items()}
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
         rows, models = self.plan.experiment.splits.get("test"), self.alternatives.models

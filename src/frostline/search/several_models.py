@@ -37,9 +37,10 @@ from frostline.statistics.answer import Answer, Decision, ModelAnswer
 from frostline.statistics.decision import Option
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import PROBE, WORDS, Alternative, Scored
+from frostline.statistics.run_result import ALTERNATIVES, PROBE, WORDS, Alternative, Scored
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.training.run import Run
 
@@ -201,9 +202,7 @@ class SearchOverModels:
         }
         best = max(values, key=lambda one: values[one], default=None)
         chosen = decisions[best.name] if best else None
-        models = [
-            self._described(one, best, chosen, decisions.get(one.name), values.get(one)) for one in self.contenders
-        ]
+        models = [self._described(one, best, chosen, answers.get(one.name), values.get(one)) for one in self.contenders]
         answer = answer_over_models(models, answers, price=self.price, price_inference=self.price_inference)
         for one in self.contenders if not interrupted else ():
             if one is best:
@@ -224,11 +223,12 @@ class SearchOverModels:
         one: Contender,
         best: Contender | None,
         best_decision: Decision | None,
-        decision: Decision | None,
+        own: Answer | None,
         value: float | None,
     ) -> ModelAnswer:
         plan, seen = one.search.plan, one.search.seen
         rows, report = len(plan.experiment.splits["validation"]), one.search.alternatives.probes
+        decision = own.decision if own else None
         choice = decision.choice if decision else None
         below: tuple[float | None, ...] = (None, None, None)
         if best is not None and best_decision is not None and decision is not None:
@@ -242,12 +242,12 @@ class SearchOverModels:
             choice=choice,
             expected=decision.expected if decision else None,
             above_baseline=None if decision is None else decision.above_baseline,
-            rows=None if choice is None else seen.evidence.rows_of(run.run for run in one.runs(choice)),
+            rows=None if choice is None or own is None else _validation_rows(own, choice),
             **dict(zip(("below", "low", "high"), below, strict=True)),
             value=value,
-            training_operations=None if choice is None else seen.space.operations.get(Recipe(choice), 0.0),
+            training_operations=None if choice is None else _training_operations(one.search.plan, choice),
             inference_operations=(one.inference if choice is None else one.inference_of(choice)) / rows,
-            runs=len(seen.known),
+            runs=own.runs.done + own.runs.failed if own else 0,
             seconds=seen.spent,
             why=one.stop.why if one.stop else "",
         )
@@ -374,6 +374,24 @@ def search_models(
 
 def _is_k(run: Run) -> bool:
     return run.recipe.is_k
+
+
+def _validation_rows(answer: Answer, choice: str) -> int:
+    """The validation rows that the runs of a choice are scored on."""
+    cell = answer.sizes[0].cell(choice)
+    return cell.validation_rows if cell and cell.validation_rows else answer.validation_rows
+
+
+def _training_operations(plan: Plan, choice: str) -> float:
+    """Operations of training a choice once, which a search or a sweep has trained in the folder; 0 if it trains no layer."""
+    if choice in ALTERNATIVES:
+        return 0.0
+    folder, size = Folder(plan.store.out), plan.runs[0].train_size
+    return next(
+        plan.cost_model.operations(run)
+        for run in folder.runs
+        if run.train_size == size and run.named_among(folder.lengths) == choice
+    )
 
 
 def _offer(search: Search) -> Batch | Stop:

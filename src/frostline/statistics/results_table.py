@@ -174,7 +174,24 @@ STATUSES = {  # and their other names
     "pending": ("running", "queued", "scheduled"),
 }
 TRUE = ("1", "1.0", "true", "yes", "full", "all")
-LOWER_IS_BETTER = ("loss", "error", "perplexity", "mse", "rmse", "mae")
+LOWER_IS_BETTER = (
+    *(
+        "loss",
+        "error",
+        "errors",
+        "perplexity",
+        "ppl",
+        "mse",
+        "rmse",
+        "mae",
+        "mape",
+        "nll",
+        "entropy",
+        "crossentropy",
+        "brier",
+    ),
+    *("wer", "cer", "ter", "eer", "deviance"),
+)
 
 
 class RowReader:
@@ -189,11 +206,12 @@ class RowReader:
     def __init__(self, table: Table, columns: Mapping[str, str], constants: Mapping[str, str]) -> None:
         self.table, self.columns, self.constants = table, columns, constants
         self.cells = {name: table.cells(column) for name, column in columns.items()}
-        score_column = canonical_name(str(columns.get("score", "score")).lower())
+        score_column = columns.get("score", "score")
+        known = canonical_name(score_column.lower())
         self.defaults = {
             "model": "model",
             "task": Path(table.name).stem,
-            "metric": score_column if score_column in METRICS else "score",
+            "metric": known if known in METRICS else "score" if known in NAMES["score"] else score_column,
             "status": "done",
             **constants,
         }
@@ -241,7 +259,12 @@ class RowReader:
                 f"{self._location('score', n)}: {score:g} cannot be {metric}, which goes from {known.lowest:g} to 1; divide "
                 "percentages by 100, or name the metric with --set metric=NAME."
             )
-        if any(word in metric.lower().replace("_", " ").split() for word in LOWER_IS_BETTER):
+        if score is not None and score > 1:
+            raise FrostlineError(
+                f"{self._location('score', n)}: {score:g} is more than 1, the highest score, of which a point is a hundredth; "
+                "divide all scores by the highest possible one, such as percentages by 100."
+            )
+        if {*re.split("[^a-z]+", metric.lower())} & {*LOWER_IS_BETTER}:
             raise FrostlineError(
                 f"{self.table.name}: {metric} is better when it is lower, but the analysis takes higher scores as better; "
                 "choose another metric with --metric, or give its negative under another name."
@@ -379,7 +402,14 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, p
     if len({run.num_train_epochs for run in runs}) > 1:
         runs = [replace(run, recipe=run.recipe.for_epochs(run.recipe.epochs or run.num_train_epochs)) for run in runs]
     _refuse_repeated_runs(table, runs)
-    evidence = Scores(metric, baseline_score(task, metric, chances, rows), paired)
+    chance, known = baseline_score(task, metric, chances, rows), METRICS.get(metric)
+    lowest = known.lowest if known and known.bounded else -inf
+    if chance is not None and not (lowest <= chance < 1 and isfinite(chance)):
+        raise FrostlineError(
+            f"{table.name}: {chance:g} cannot be the {metric} of a constant prediction for {task}; give a share such as 0.5 with "
+            f"--chance {task}=SCORE."
+        )
+    evidence = Scores(metric, chance, paired)
     return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
 
 

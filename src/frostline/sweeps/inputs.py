@@ -9,7 +9,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.dataset_sources import is_folder
-from frostline.data.files import file_name, is_left_over
+from frostline.data.files import file_name
 from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
@@ -21,7 +21,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Written, read_sweep
 from frostline.sweeps.join import join_existing
-from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
+from frostline.sweeps.results.store import Store, is_before_first_run
 from frostline.sweeps.settings import AUTO, TRACKERS, Settings, models_of, require_reference
 
 ALL_LAYERS = "all"  # a value of ``depth`` of a search
@@ -175,8 +175,11 @@ def identity_of_data(spec: Settings, data: Data) -> dict[str, Any]:
     task = data.task
     of_glue = spec.metric is None and spec.glue is not None  # GLUE's own metric, unless another one is requested
     metric = glue_task(spec.glue).metric if of_glue and spec.glue else spec.metric
+    parts = [part.digest() for part in data.splits.values()]
+    if data.folds is not None and not task.labels:  # those of classes follow from the rows and the seed
+        parts.append(hashlib.sha256(data.folds.tobytes()).hexdigest())
     return {
-        "data": hashlib.sha256("".join(part.digest() for part in data.splits.values()).encode()).hexdigest(),
+        "data": hashlib.sha256("".join(parts).encode()).hexdigest(),
         "metric": check_metric(metric, task.task_type, len(task.labels), task.labels),
         "train_rows": data.train_rows,
         "folds": 0 if data.folds is None else int(data.folds.max()) + 1,
@@ -191,13 +194,7 @@ def existing(store: Store) -> Written | None:
     older, out = read_sweep(store), store.out
     if older is not None:
         return older
-    before_first_run = (SEARCH, ALTERNATIVES_FILE)
-    if out.exists() and (
-        not out.is_dir()
-        or not all(
-            is_left_over(path) or path.match(".*.lock") or path.name in before_first_run for path in out.iterdir()
-        )
-    ):
+    if out.exists() and not is_before_first_run(out):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
     return None
 

@@ -23,7 +23,8 @@ def answer_over_models(
     """
     valued = [one for one in models if one.value is not None]
     best = max(valued, key=_value, default=None)
-    cheap = [one for one in valued if best and one.inference_operations <= CHEAPER * best.inference_operations]
+    most = CHEAPER * best.inference_operations if best else 0.0
+    cheap = [one for one in valued if one.inference_operations <= most and one is not best]
     best_cheap, first = max(cheap, key=_value, default=None), next(iter(answers.values()))
     return ModelsAnswer(
         schema_version=SCHEMA_VERSION,

@@ -33,13 +33,14 @@ from frostline.data.files import (
     unseal_as,
     write_sealed,
 )
+from frostline.data.wording import listed
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.answer import is_of_models
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
 from frostline.sweeps.results.search_record import read_search
-from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store
+from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store, is_before_first_run
 from frostline.sweeps.toml import TRUST, require_trust
 from frostline.training.result import Count, RunRecord, Score
 
@@ -349,15 +350,42 @@ class Folder:
         return read_rows(self.out, name)
 
 
+NO_RUNS_YET = (
+    "has no runs yet: a search first caches hidden states and fits probes. If none is at work, give its command again."
+)
+
+
 def folders_of(out: Path) -> list[Path]:
-    """The folder of each model, if several were searched or swept into ``out``; otherwise ``out`` itself."""
-    of_models = [] if (out / "sweep.toml").exists() else [one.parent for one in sorted(out.glob("*/sweep.toml"))]
-    # the others of a search may have no runs
-    return of_models if len(of_models) > 1 or (of_models and is_of_models(out)) else [out]
+    """The folder of each model, if several were searched or swept into ``out``; otherwise ``out`` itself.
+
+    Raises:
+        FrostlineError: ``out`` holds sweeps of other data, or of one model, which have nothing in common.
+    """
+    found = [] if (out / "sweep.toml").exists() else [one.parent for one in sorted(out.glob("*/sweep.toml"))]
+    others = [one for one in out.iterdir() if one.is_dir() and one not in found] if found else []
+    # the others of a search may have no runs, or none yet
+    if not (len(found) > 1 or (found and is_of_models(out)) or (others and all(map(has_no_runs_yet, others)))):
+        return [out]
+    read = [sweep for one in found if (sweep := read_sweep(Store(one))) is not None]
+    data = {(one.identity.data, one.identity.metric, one.identity.folds) for one in read}
+    if len(data) > 1 or len({(one.spec.model, one.spec.depth) for one in read}) < len(read):
+        names = listed(one.name for one in found)
+        raise FrostlineError(f"{out} holds sweeps that do not belong together ({names}): give the folder of one.")
+    return found
+
+
+def has_no_runs_yet(out: Path) -> bool:
+    """Whether a folder holds nothing but what a search writes before its first run, or only folders of such searches."""
+    if not out.is_dir():
+        return False
+    inside = [*out.iterdir()]
+    return is_before_first_run(out) or all(one.is_dir() and is_before_first_run(one) for one in inside)
 
 
 def _no_sweep(out: Path) -> str:
     """What to do about a folder without a sweep, which may be that of a study."""
+    if has_no_runs_yet(out):
+        return f"{out} {NO_RUNS_YET}"
     if of_study := sorted(out.glob("*/*/sweep.toml")):
         return (
             f"{out} holds the sweeps of a study: give the folder of one, such as {of_study[0].parent}. To train a study with "

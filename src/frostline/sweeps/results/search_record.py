@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.sweeps.results.store import SEARCH
+from frostline.sweeps.results.store import SEARCH, DamagedError
 from frostline.training.result import Layer, ProbeReport
 
 Score = FiniteFloat | None
@@ -110,12 +110,19 @@ def write_search(out: Path, record: SearchRecord) -> None:
 
 
 def read_search(out: Path) -> SearchRecord | None:
-    """The record in a folder; None if there is none, or if it is damaged or incomplete."""
-    require_inside(out / SEARCH, out)
+    """The record in a folder; None if there is none.
+
+    Raises:
+        DamagedError: It is damaged, incomplete or cannot be read. An answer without it would leave out choices.
+    """
+    path = out / SEARCH
+    require_inside(path, out)
     try:
-        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(out / SEARCH, out))), strict=True)
-    except (OSError, ValueError):
+        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(path, out))), strict=True)
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} cannot be read: the command of the search writes it again.") from error
 
 
 def request_again(out: Path, runs: Set[str]) -> None:

@@ -34,6 +34,7 @@ from frostline.data.files import (
     ARRAY_BYTES,
     checksum,
     create_folder,
+    is_left_over,
     json_bytes,
     make_folder,
     move,
@@ -226,17 +227,14 @@ class Store:
         return self._intact(self._result(digest), _read_test) if self.has(digest) else None
 
     def check(self) -> Iterator[str]:
-        """Verify every file of every result, and the record of a search.
+        """Verify every file of every result.
 
         Yields:
             A sentence for each one that is damaged and was therefore set aside.
         """
         results = [(self._result(digest), _read_all) for digest in sorted(self.done())]
         failures = [(path, _read_failure) for path in sorted(self.runs.glob(f"[!.]*{FAILED}"))]
-        search = [
-            (path, lambda path: unseal(read_inside(path, self.out))) for path in (self.out / SEARCH,) if path.exists()
-        ]
-        readers: list[tuple[Path, Callable[[Path], object]]] = [*results, *failures, *search]
+        readers: list[tuple[Path, Callable[[Path], object]]] = [*results, *failures]
         for path, read in readers:
             try:
                 self._intact(path, read)
@@ -306,12 +304,9 @@ class Store:
             target = set_aside(path, self.out / DAMAGED)
         except FileNotFoundError:
             raise GoneError(f"There is no {path}: run the sweep's command again to train that run.") from damage
-        again = (
-            "the command of the search writes it again"
-            if path.name == SEARCH
-            else "the sweep's command trains that run again"
-        )
-        raise DamagedError(f"{path} is damaged ({reason}): it is now in {target}, and {again}.") from damage
+        raise DamagedError(
+            f"{path} is damaged ({reason}): it is now in {target}, and the sweep's command trains that run again."
+        ) from damage
 
 
 def _as_record(content: bytes, digest: str) -> RunRecord:
@@ -361,6 +356,14 @@ def _read_test(path: Path) -> tuple[TestRecord, NDArray[np.float32]] | None:
 
 def _read_failure(path: Path) -> Failure:
     return unseal_as(Failure, read_inside(path, path.parent, FAILURE_BYTES))
+
+
+def is_before_first_run(folder: Path) -> bool:
+    """Whether a folder has nothing but what a search writes before its first run, such as locks."""
+    own = (SEARCH, ALTERNATIVES_FILE)
+    return folder.is_dir() and all(
+        is_left_over(one) or one.match(".*.lock") or one.name in own for one in folder.iterdir()
+    )
 
 
 def set_aside(path: Path, folder: Path) -> Path:
