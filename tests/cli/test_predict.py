@@ -55,6 +55,10 @@ def test_labels_in_the_table_are_scored(frostline: Frostline, here: Path, finish
     assert f"Not scored: {unknown}" in (done := frostline("predict", model, "other.csv")).err and done.code == 0
     assert unknown in (refused := frostline("evaluate", model, "other.csv")).err and refused.code == 2
     assert "correct it, or leave the row out." in refused.err  # the model is trained, and evaluate has no --labels
+    write_csv(here / "odd.csv", [rows[0], rows[1], rows[0], {"text": " ", "label": "negative"}])
+    for command in ("predict", "evaluate"):
+        noted = frostline(command, model, "odd.csv").err
+        assert "1 of 4 new rows has an empty text (row 5)." in noted and "1 of 4 new rows has a text that an" in noted
     write_csv(here / "bare.csv", [{"text": "a film"}])
     assert "pass one of 'text' with --label-column" in frostline("evaluate", model, "bare.csv").err
 

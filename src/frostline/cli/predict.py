@@ -168,7 +168,7 @@ def predict(
     """
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns, trained_task
-    from frostline.data.checks import garbled
+    from frostline.data.checks import notes_on_new
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
@@ -199,7 +199,7 @@ def predict(
     rows, header = beside(copied, list(made[0]), made[1])
     if target.suffix == ".csv" and not safe_csv:
         notes += _formulas(target, rows)
-    for note in (f"{file}: {columns}.", *notes, *garbled(texts, "new")):
+    for note in (f"{file}: {columns}.", *notes, *notes_on_new(texts, scored=labelled is not None)):
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
@@ -237,6 +237,7 @@ def evaluate(
     """
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import require_model, trained_columns, trained_task
+    from frostline.data.checks import notes_on_new
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
@@ -269,14 +270,14 @@ def evaluate(
     examples, without = labelled
     predictions = predict_texts(model, examples, **vars(options))
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
-    for note in (f"{file}: {labels}.", *table.notes, *without, *_of_refit(model)):
+    own = notes_on_new(examples, scored=True)
+    for note in (f"{file}: {labels}.", *table.notes, *without, *own, *_of_refit(model)):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)
     if predictions.truncated:
         lost = ". Their words after it have no tag, and are not scored" if of_words else ""
-        print(
-            f"{predictions.truncated:,} texts have more tokens than the model was trained with{lost}.", file=sys.stderr
-        )
+        have = "text has" if predictions.truncated == 1 else "texts have"
+        print(f"{predictions.truncated:,} {have} more tokens than the model was trained with{lost}.", file=sys.stderr)
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
 
 

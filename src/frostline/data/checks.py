@@ -134,6 +134,23 @@ def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64
     return found
 
 
+def _are_empty(texts: Texts) -> npt.NDArray[np.bool_]:
+    """``[N]``: whether a text, or one of a pair, has nothing to read."""
+    pairs = texts.pairs or texts.texts
+    return np.array([not (text.strip() and pair.strip()) for text, pair in zip(texts.texts, pairs, strict=True)])
+
+
+def notes_on_new(texts: Texts, *, scored: bool = False) -> list[str]:
+    """Notes on texts to predict: those that cannot be read, and if they are ``scored``, those that read alike."""
+    found, empty = garbled(texts, "new"), texts.rows[_are_empty(texts)]
+    if len(empty):
+        found.append(f"{_of_rows(len(empty), len(texts), 'new')} an empty text (row {first_rows(empty)}).")
+    if scored and texts.repeats:
+        rows = _of_rows(texts.repeats, len(texts), "new")
+        found.append(f"{rows} a text that an earlier one has, but the intervals count each row: remove such rows.")
+    return found
+
+
 def garbled(texts: Texts, what: str) -> list[str]:
     """A warning if texts were probably decoded wrongly. ``what`` they are: a split, or new rows to predict."""
     rows = zip(texts.rows.tolist(), texts.texts, texts.pairs or ("",) * len(texts), strict=True)
@@ -212,11 +229,9 @@ def conflicting(examples: Examples) -> list[list[int]]:
 def _split_report(examples: Examples, task: Task) -> SplitReport:
     texts, pairs = examples.texts, examples.pairs
     lengths = np.array([len(text) for text in texts])
-    empty = np.array([not text.strip() for text in texts])
     if pairs is not None:
         lengths = lengths + [len(pair) for pair in pairs]
-        empty = empty | [not pair.strip() for pair in pairs]
-    classes = task.task_type != REGRESSION
+    empty, classes = _are_empty(examples), task.task_type != REGRESSION
     if examples.has_label_sets:
         counts = examples.targets.sum(0)
     else:

@@ -147,7 +147,7 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
     A correlation does not see it: a model that started near 0 and was trained for few steps has not reached it yet.
     """
     found = replace(split, metric="r2").score(numbers, np.flatnonzero(scored_rows(numbers)))
-    if split.metric == "r2" or not found < OFF_SCALE:
+    if not found < OFF_SCALE:
         return ""
     return (
         f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and that of the "
