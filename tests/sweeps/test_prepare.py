@@ -188,6 +188,15 @@ def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[
         prepare(settings_of(**{**requested, "glue": "colla"}), {}, Progress())
 
 
+def test_the_label_that_f1_is_about_is_named(settings: dict[str, Any]) -> None:
+    """Only the order of the labels decides it."""
+    plan = prepare(settings_of(**settings, metric="f1"), {}, Progress())
+    said = "F1 is that of the label 'positive'; for 'negative', give --labels positive,negative"
+    assert any(note.startswith(said) for note in plan.notes)
+    chosen = prepare(settings_of(**settings, metric="f1", labels="positive,negative"), {}, Progress())
+    assert chosen.identity.labels[1] == "negative" and not any("F1 is" in note for note in chosen.notes)
+
+
 @pytest.fixture
 def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""

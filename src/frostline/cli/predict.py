@@ -301,7 +301,7 @@ def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
     yield f"{len(examples):,} {unit if len(examples) == 1 else f'{unit}s'} with labels"
     scores = [
         {
-            "metric": names.metric(name),
+            "metric": names.metric(name) + (f" of {evaluation.classes[1].label}" if name == "f1" else ""),
             "score": formatting.score(found.estimate),
             "95 % interval": formatting.score_interval(found.low, found.high),
         }

@@ -14,12 +14,12 @@ from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.data.wording import comma_separated, did_you_mean, model_name
+from frostline.data.wording import comma_joined, comma_separated, did_you_mean, model_name, quoted
 from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
-from frostline.sweeps.grid import Written, read_sweep
+from frostline.sweeps.grid import Identity, Written, read_sweep
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.results.store import Store, is_before_first_run
 from frostline.sweeps.settings import AUTO, TRACKERS, Settings, models_of, require_reference
@@ -187,6 +187,17 @@ def identity_of_data(spec: Settings, data: Data) -> dict[str, Any]:
         "task_type": task.task_type,
         "labels": task.labels,
     }
+
+
+def notes_on_metric(spec: Settings, identity: Identity) -> list[str]:
+    """Which of two labels F1 is about, if only their order decides that."""
+    if identity.metric != "f1" or spec.glue is not None or spec.labels:
+        return []
+    first, second = identity.labels
+    return [
+        f"F1 is that of the label {quoted(second)}; for {quoted(first)}, give --labels {comma_joined((second, first))}, or "
+        "--metric f1_macro for the mean of both."
+    ]
 
 
 def existing(store: Store) -> Written | None:

@@ -24,7 +24,7 @@ from frostline.model.terms import OWN
 from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.sweeps.grid import Identity, Origin, Written, expand
-from frostline.sweeps.inputs import existing, identity_of_data, require_suitable_options
+from frostline.sweeps.inputs import existing, identity_of_data, notes_on_metric, require_suitable_options
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweeps.plan import Plan, planned_states, rows_trained, states_wanted
@@ -122,6 +122,7 @@ def prepare(
             *[ZEROED_TYPES] * experiment.tokens.zeroed_types,
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
+            *notes_on_metric(spec, identity),
         ),
     )
     return load_upper_layers(plan)
