@@ -5,7 +5,8 @@ of a layer but attention work token by token and run as transformers wrote them.
 
 The attention function that this module registers works on the padded grid ``[B, H, S, C]``. It scatters the heads into the
 grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. On a CPU, short
-examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.packed_layout` has the shapes.
+examples use :mod:`frostline.fast.attention` instead. On CUDA, torch's memory-efficient attention needs no grid, if the mask hides
+only padding and later tokens. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
 from collections.abc import Callable, Iterator
