@@ -120,7 +120,9 @@ class Protocol(BaseModel):
                     f"{task}=FOLDER."
                 )
         tune_values(settings.get("tune", self.tune), 1)
-        make_settings({**self.settings_of(self.models[0], tasks[0]), **settings, "tune": FULL, "out": "-"})
+        make_settings(
+            {**self.settings_of(self.models[0], tasks[0]), **settings, "tune": FULL, "tune_modules": None, "out": "-"}
+        )
 
     def settings_of(self, model: str, task: str) -> dict[str, Any]:
         """The settings of the sweep of any model on one task."""
