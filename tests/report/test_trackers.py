@@ -10,6 +10,7 @@ import pytest
 
 from frostline import FrostlineError, sweep, track
 from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.store import Store
 from tiny import Frostline, Notes
 
 
@@ -56,7 +57,8 @@ def test_every_run_and_answer_is_in_tensorboard_once(settings: Mapping[str, Any]
 def test_a_search_over_several_models_is_tracked_model_by_model(finished_small: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     for model in ("one", "two"):
-        shutil.copytree(finished_small, tmp_path / "o" / model)
+        store = Store(Path(shutil.copytree(finished_small, tmp_path / "o" / model)))
+        store.write_spec({**(store.read_spec() or {}), "model": model})
     (tmp_path / "o" / "answer.json").write_text('{"models": []}')
     assert track(tmp_path / "o", "tensorboard") == {"tensorboard": 8}
     assert {len(list((tmp_path / "o" / model / "tensorboard").iterdir())) for model in ("one", "two")} == {4}
