@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-READ_AGAIN = {
-    "cpu"
-}  # devices on which each reader has a gradient of its own, because sums in another order differ in the last bits
+# Devices on which each module reads the rows again. Its gradient is then added as before, because another order of a sum differs
+# in the last bits.
+READ_AGAIN = {"cpu"}
 
 
 @dataclass(frozen=True)

@@ -152,9 +152,8 @@ class Layout:
         return ends.cumsum(0, dtype=torch.int32).view(torch.int64)
 
     @cached_property
-    def _parts(
-        self,
-    ) -> list[int]:  # the lengths of the examples of each run, and of its copies that fill up, none above S
+    def _parts(self) -> list[int]:
+        """The lengths of the examples of each run, and of its copies that fill up. None is above S."""
         parts = []
         for own in self.lengths.view(self.runs, -1).tolist():
             whole, rest = divmod(self.tokens - sum(own), self.length)

@@ -177,7 +177,8 @@ class RunPredictions:
         left_out = [by_seed(runs, [comparable[run.run][1:] for run in runs]) for runs in some]
         rows = np.array([self.rows_of(run.run for run in runs) for runs in some])
         max_row_effect = np.array([self._max_row_effect(count) for count in rows.tolist()])
-        folds, of_rows = any(not self._rows_scored(run.run).all() for runs in some for run in runs), None
+        folds = any(not self._rows_scored(run.run).all() for runs in some for run in runs)
+        of_rows = None
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
             known = shared_row_covariance(left_out, max_row_effect, own_rows=folds)
             of_rows = squares_of_rows(left_out) if folds else None
@@ -197,19 +198,21 @@ class RunPredictions:
         names = [run.run for runs in cells for run in runs]
         on_all_rows = [name for name in names if self._rows_scored(name).all()]
         helpful = [name for name in on_all_rows if name != WORDS]
-        return {name: self[name] - (0.0 if name in on_all_rows else self._luck(name, helpful)) for name in names}
+        return {
+            name: self[name] - (0.0 if name in on_all_rows else self._effect_of_fold(name, helpful)) for name in names
+        }
 
-    def _luck(self, run: str, on_all_rows: Sequence[str]) -> NDArray[np.float64]:
+    def _effect_of_fold(self, run: str, on_all_rows: Sequence[str]) -> NDArray[np.float64]:
         """How much easier its fold is for a run than all rows are, ``[1 + groups]``: by the model whose scores are most alike."""
         scores, rows = self[run], self._rows_scored(run)
-        of_run, most, luck = scores[1:] - scores[1:].mean(), 0.0, np.zeros(len(scores))
+        of_run, most, effect = scores[1:] - scores[1:].mean(), 0.0, np.zeros(len(scores))
         for name in on_all_rows:
             on_fold = self._on_fold(name, rows)
             of_fold = on_fold[1:] - on_fold[1:].mean()
             squares, product = float(of_fold @ of_fold), float(of_fold @ of_run)
             if product > 0 and product**2 > most * squares:  # false where a score is undefined
-                most, luck = product**2 / squares, product / squares * (on_fold - self[name])
-        return luck
+                most, effect = product**2 / squares, product / squares * (on_fold - self[name])
+        return effect
 
     def _on_fold(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Scores ``[1 + groups]`` of a run that is scored on all rows, on those of a fold."""

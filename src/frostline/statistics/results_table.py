@@ -174,23 +174,8 @@ STATUSES = {  # and their other names
     "pending": ("running", "queued", "scheduled"),
 }
 TRUE = ("1", "1.0", "true", "yes", "full", "all")
-LOWER_IS_BETTER = (
-    *(
-        "loss",
-        "error",
-        "errors",
-        "perplexity",
-        "ppl",
-        "mse",
-        "rmse",
-        "mae",
-        "mape",
-        "nll",
-        "entropy",
-        "crossentropy",
-        "brier",
-    ),
-    *("wer", "cer", "ter", "eer", "deviance"),
+LOWER_IS_BETTER = re.compile(
+    "(?<![a-z])(loss|errors?|perplexity|ppl|r?mse|mae|mape|nll|entropy|crossentropy|brier|[wcte]er|deviance)(?![a-z])"
 )
 
 
@@ -264,7 +249,7 @@ class RowReader:
                 f"{self._location('score', n)}: {score:g} is more than 1, the highest score, of which a point is a hundredth; "
                 "divide all scores by the highest possible one, such as percentages by 100."
             )
-        if {*re.split("[^a-z]+", metric.lower())} & {*LOWER_IS_BETTER}:
+        if LOWER_IS_BETTER.search(metric.lower()):
             raise FrostlineError(
                 f"{self.table.name}: {metric} is better when it is lower, but the analysis takes higher scores as better; "
                 "choose another metric with --metric, or give its negative under another name."

@@ -96,9 +96,8 @@ class Problem:
     def _by_run(self, logits: Tensor, targets: Tensor) -> Tensor:  # [K, B, C], [K, B] -> [K]
         if self.task_type == REGRESSION:
             return F.mse_loss(logits[..., 0].float(), targets, reduction="none").mean(1)
-        return (
-            F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
-        )
+        by_example = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+        return by_example.view_as(targets).mean(1)
 
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         weights = None if self.class_weights is None else to_device(self.class_weights, logits.device)
