@@ -67,7 +67,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve.decision.reference)
     whole, word = names.whole(curve), names.mark_of_choice(curve.decision)
-    expected = f"{_named(reference.name)}, expected {formatting.score(reference.choice.expected)}"
+    expected = f"{_named(reference.name)}: {formatting.score(reference.choice.expected)}"
     differ = any(choice.comparable != choice.score for choice in curve.choices)
     handles = _legend(drawn, word, expected, f"measured mean{', without the effects of folds' if differ else ''}")
     columns = 1 if differ or Recipe(reference.name).epochs else 2
