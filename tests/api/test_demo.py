@@ -45,7 +45,7 @@ def test_the_demo_with_few_examples(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo_as_printed_runs_from_the_wheel(tmp_path: Path) -> None:
-    """The wheel has data and templates, and no tests. Its program runs outside of the tree."""
+    """The source distribution builds a wheel with data and templates, and no tests. Its program runs outside of the tree."""
     site, (wheels, work) = tmp_path / "site", (tmp_path / "wheels", tmp_path / "work")
     work.mkdir()
 
@@ -56,8 +56,9 @@ def test_the_demo_as_printed_runs_from_the_wheel(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    python("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, Path(__file__).parents[2])
-    (wheel,) = wheels.iterdir()
+    python("-m", "build", "--outdir", wheels, Path(__file__).parents[2])
+    source, wheel = sorted(wheels.iterdir(), key=lambda path: path.suffix)
+    assert source.name.endswith(".tar.gz")
     python("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
     assert {path.name for path in site.iterdir()} - {"bin"} == {
         "frostline",

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 
 
 def texts_of(rows: np.ndarray[Any, Any]) -> dict[str, Any]:
-    return {"texts": ("text",) * len(rows), "pairs": None, "rows": rows, "name": "new.csv"}
+    return {"texts": tuple(f"text {row}" for row in rows), "pairs": None, "rows": rows, "name": "new.csv"}
 
 
 @pytest.mark.parametrize("task_type", [CLASSIFICATION, MULTI_LABEL, REGRESSION])
@@ -49,6 +49,28 @@ def test_scores_are_those_of_the_predictions_with_their_threshold(task_type: str
             ours = (one.precision, one.recall, one.f1)
             assert [part.estimate for part in ours] == pytest.approx([part[n] for part in reference[:3]])
             assert all(part.low < part.estimate < part.high for part in ours) and one.examples == reference[3][n]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("task_type", [CLASSIFICATION, MULTI_LABEL, REGRESSION])
+def test_a_text_in_two_rows_counts_once_in_the_intervals(task_type: str) -> None:
+    """A table with every row twice says no more than the table itself."""
+    labels = () if task_type == REGRESSION else LABELS
+    logits = RNG.normal(size=(N, max(1, len(labels))))
+    targets: Any = {REGRESSION: logits[:, 0], MULTI_LABEL: logits > 0}.get(task_type, logits.argmax(1))
+    targets = np.where(RNG.random(N) < 0.8, targets.T, RNG.permutation(targets).T).T
+    once, twice = np.arange(N), np.tile(np.arange(N), 2)
+
+    def scored(some: Any, spelled: int) -> Any:
+        texts = texts_of(np.arange(len(some))) | {"texts": tuple(f"text {row}" for row in some[:spelled])}
+        texts["texts"] += tuple(f" TEXT  {row}" for row in some[spelled:])
+        predictions = Outputs.of_task(task_type, labels, None).of_logits(Texts(**texts), logits[some], 0)
+        return evaluate(predictions, Examples(**texts, targets=targets[some]))
+
+    def numbers(found: Any) -> list[float]:
+        ratios = [one for part in found.classes for one in (part.precision, part.recall, part.f1)]
+        return [value for one in (*found.scores.values(), *ratios) for value in (one.estimate, one.low, one.high)]
+
+    assert numbers(scored(twice, N)) == pytest.approx(numbers(scored(once, N)))
 
 
 def test_the_interval_of_r2_contains_a_score_below_its_usual_range() -> None:

@@ -51,7 +51,7 @@ def test_without_row_uncertainty_the_interval_is_students() -> None:
 def test_the_interval_of_a_mean_covers_the_truth_on_few_rows(rows: int) -> None:
     """Three seeds that differ a little, on rows that are easy or hard for all of them."""
     draw, inside, trials = np.random.default_rng(rows), 0, 400
-    groups = row_groups(rows)
+    groups = row_groups(np.arange(rows))
     for _ in range(trials):
         easy = draw.random(rows)[:, None] < 0.8
         right = np.where(draw.random((rows, 3)) < 0.9, easy, ~easy)  # [rows, seeds], right with .8 x .9 + .2 x .1
@@ -65,7 +65,9 @@ def test_agreement_on_few_rows_proves_nothing() -> None:
     """Eleven and ten of twelve rows are right, for both seeds: the interval of the share is very wide."""
     right = np.ones((12, 2, 2))
     right[0], right[1, :, 1] = 0, 0
-    share = ratio(pair(right.mean(0), np.array([right[stays].mean(0) for stays in row_groups(12)]), 1 / 12), 0.5)
+    share = ratio(
+        pair(right.mean(0), np.array([right[stays].mean(0) for stays in row_groups(np.arange(12))]), 1 / 12), 0.5
+    )
     assert share.estimate == pytest.approx((11 / 12 - 0.5) / (10 / 12 - 0.5))
     assert share.low is not None and share.low < 0.8
     assert share.high is None or share.high > 2
@@ -80,18 +82,18 @@ def test_clopper_and_pearson(failed: int, runs: int, low: float, high: float) ->
 
 
 def test_each_row_is_left_out_by_one_group() -> None:
-    stays = row_groups(123)
+    stays = row_groups(np.arange(123))
     assert len(stays) == 50
     out = [set(range(123)) - set(rows.tolist()) for rows in stays]
     assert sorted(row for rows in out for row in rows) == list(range(123))
     assert {len(rows) for rows in out} == {2, 3}
-    assert len(row_groups(7)) == 7
-    assert all(np.array_equal(a, b) for a, b in zip(stays, row_groups(123), strict=True))
+    assert len(row_groups(np.arange(7))) == 7
+    assert all(np.array_equal(a, b) for a, b in zip(stays, row_groups(np.arange(123)), strict=True))
 
 
 def test_the_jackknife_over_single_rows_is_exact() -> None:
     right = np.random.default_rng(1).random(40) < 0.7
-    jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(40)])
+    jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(np.arange(40))])
     got = pair(np.full((1, 2), right.mean()), jackknife).errors[1].covariance[0, 0]
     assert got == pytest.approx(right.var(ddof=1) / 40)
 
@@ -165,7 +167,7 @@ ROWS, SEEDS, CHOICES = 400, 6, 3
 
 def left_out(right: np.ndarray) -> list[dict[str, np.ndarray]]:
     """Scores by seed without each group, for each choice; ``right`` is ``[rows, seeds, J]``."""
-    scores = np.stack([right[rest].mean(0) for rest in row_groups(len(right))])
+    scores = np.stack([right[rest].mean(0) for rest in row_groups(np.arange(len(right)))])
     return [{str(seed): scores[:, seed, n] for seed in range(scores.shape[1])} for n in range(scores.shape[2])]
 
 

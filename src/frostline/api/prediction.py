@@ -494,7 +494,7 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
     else:
         outputs = _of_labels(predictions)[rows] if labels else predictions.values[rows]
     names = [metric.name for metric in metrics_for(predictions.task_type, len(labels), labels)]
-    splits = {name: Labelled(targets, predictions.task_type, labels, name) for name in names}
+    splits = {name: Labelled.of(examples, predictions.task_type, labels, name) for name in names}
     scores = {}
     for name, split in splits.items():
         found = RunPredictions(split, lambda run: outputs).alone("")

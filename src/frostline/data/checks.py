@@ -147,7 +147,7 @@ def notes_on_new(texts: Texts, *, scored: bool = False) -> list[str]:
         found.append(f"{_of_rows(len(empty), len(texts), 'new')} an empty text (row {first_rows(empty)}).")
     if scored and texts.repeats:
         rows = _of_rows(texts.repeats, len(texts), "new")
-        found.append(f"{rows} a text that an earlier one has, but the intervals count each row: remove such rows.")
+        found.append(f"{rows} a text that an earlier one has; intervals count the text once.")
     return found
 
 

@@ -224,7 +224,7 @@ class Search:
         """Set up the observations."""
         earlier, spec = read_search(plan.store.out), plan.spec
         identity, validation = plan.identity, plan.data.validation
-        rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
+        rows = Labelled.of(validation, identity.task_type, identity.labels, identity.metric)
         fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
 
         def logits(name: str) -> NDArray[np.float32]:

@@ -79,11 +79,12 @@ def intervals_by_class(split: Labelled, logits: NDArray[Any]) -> list[ClassScore
     counts = _counts(split, logits)  # [rows, K, 3]
     total = counts.sum(0)
     scores = _class_scores(total)  # [3, K]
-    left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(len(counts))])  # [groups, 3, K]
+    left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(split.texts)])  # [groups, 3, K]
+    texts = len(np.unique(split.texts)) / max(len(counts), 1)  # of each row
 
     def interval(n: int, c: int, examples: float) -> Ratio:
         """``examples`` are what the score is a share of."""
-        low, high = score_interval(float(scores[n, c]), left_out[:, n, c], 1 / max(examples, 1.0))
+        low, high = score_interval(float(scores[n, c]), left_out[:, n, c], 1 / max(examples * texts, 1.0))
         unknown = np.isnan(scores[n, c])
         return Ratio(
             defined(float(scores[n, c])), None if unknown else max(low, 0.0), None if unknown else min(high, 1.0)

@@ -75,10 +75,19 @@ def summarize(scores: Array) -> Summary:
 GROUPS = 50
 
 
-def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
-    """For each group, the rows that remain without it. Rows are assigned to groups at random, with a fixed seed."""
-    group = np.random.default_rng(0).permutation(rows) % min(groups, rows)
-    return [np.flatnonzero(group != left_out) for left_out in range(min(groups, rows))]
+def row_groups(alike: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """For each group, the rows that remain without it. Texts are assigned to groups at random, with a fixed seed.
+
+    Rows with the same text are in the same group: a model is right on all of them or on none (a jackknife over clusters; Cameron
+    and Miller 2015, Journal of Human Resources 50, section II).
+
+    Args:
+        alike: A number for each row, ``[rows]``; rows with the same text have the same one.
+    """
+    _, text = np.unique(alike, return_inverse=True)
+    texts = int(text.max(initial=-1)) + 1
+    group = (np.random.default_rng(0).permutation(texts) % min(GROUPS, texts))[text]
+    return [np.flatnonzero(group != left_out) for left_out in range(min(GROUPS, texts))]
 
 
 def row_covariance(left_out: Array, max_row_effect: float) -> Array:

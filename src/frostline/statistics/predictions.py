@@ -10,12 +10,14 @@ finds hard: its slope is near zero.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
+from frostline.data.examples import Examples
 from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.evidence import by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
@@ -45,12 +47,30 @@ class Labelled:
     """The targets of a split, ``[rows]``, and the metric that scores predictions for them.
 
     For tags, targets are ``[rows, W]`` and logits ``[rows, W, C]``; for label sets, both are ``[rows, C]``.
+
+    Attributes:
+        targets: The targets.
+        task_type: The type of the task.
+        labels: The names of the classes, labels or tags.
+        metric: The name of the metric.
+        alike: A number for each row, ``[rows]``: rows whose texts read alike have the same one. None: all differ.
     """
 
     targets: NDArray[Any]
     task_type: str
     labels: tuple[str, ...]
     metric: str
+    alike: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, examples: Examples, task_type: str, labels: tuple[str, ...], metric: str) -> Self:
+        """The targets of these examples, and which of their texts read alike."""
+        return cls(examples.targets, task_type, labels, metric, examples.first_alike())
+
+    @cached_property
+    def texts(self) -> NDArray[np.int64]:
+        """``alike``, or a number of its own for each row."""
+        return np.arange(len(self.targets)) if self.alike is None else self.alike
 
     def __post_init__(self) -> None:
         """Refuse targets and a metric that the task does not have. They may come from the folder of somebody else.
@@ -104,7 +124,7 @@ class RunPredictions:
         self.split, self.unchecked_logits = split, logits
         self.quantile = corrected_quantile(interim_analyses)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
-        self.groups = row_groups(len(split.targets))
+        self.groups = row_groups(split.texts)
         self.scores: dict[str, NDArray[np.float64]] = {}
         self.scored: dict[str, NDArray[np.bool_]] = {}
         self.on_folds: dict[tuple[str, bytes], NDArray[np.float64]] = {}
@@ -143,14 +163,14 @@ class RunPredictions:
         shared = same_seeds(cell, full)
         if shared:
             both = np.array([[self[ours.run], self[theirs.run]] for ours, theirs in shared])  # [seeds, 2, 1 + groups]
-            rows = self.rows_of(ours.run for ours, _ in shared)
+            rows = self._scored_by(ours.run for ours, _ in shared)
             found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._max_row_effect(rows), self.quantile)
         else:
-            rows = min(self.rows_of(run.run for run in runs) for runs in (cell, full))
+            rows = min((self._scored_by(run.run for run in runs) for runs in (cell, full)), key=np.sum)
             ours, theirs = (np.array([self[run.run] for run in some]) for some in (cell, full))  # [n, 1 + groups]
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
-        return replace(found, covered=rows / self.rows)
+        return replace(found, covered=float(rows.mean()))
 
     def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         if not runs:
@@ -166,7 +186,7 @@ class RunPredictions:
         scores = np.array([self[run.run] for run in runs]).reshape(len(runs), 1 + len(self.groups))
         if len(runs) < 2:
             return summary_with_interval(scores[:, 0], None, self.metric)
-        max_row_effect = self._max_row_effect(self.rows_of([run.run for run in runs]))
+        max_row_effect = self._max_row_effect(self._scored_by(run.run for run in runs))
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, max_row_effect, self.quantile)
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
@@ -175,15 +195,14 @@ class RunPredictions:
         scores = [by_seed(runs, [float(comparable[run.run][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
         left_out = [by_seed(runs, [comparable[run.run][1:] for run in runs]) for runs in some]
-        rows = np.array([self.rows_of(run.run for run in runs) for runs in some])
-        max_row_effect = np.array([self._max_row_effect(count) for count in rows.tolist()])
+        max_row_effect = np.array([self._max_row_effect(self._scored_by(run.run for run in runs)) for runs in some])
         folds = any(not self._rows_scored(run.run).all() for runs in some for run in runs)
         of_rows = None
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
             known = shared_row_covariance(left_out, max_row_effect, own_rows=folds)
             of_rows = squares_of_rows(left_out) if folds else None
         else:  # without some rows a score is undefined
-            known = np.diag(max_row_effect**2 * rows / 4)
+            known = np.diag(max_row_effect * self._range / 4)
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
@@ -224,13 +243,16 @@ class RunPredictions:
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval for the sample of rows."""
         score, *left_out = self[run]
-        low, high = score_interval(score, np.array(left_out), self._max_row_effect(self.rows_of([run])), quantile)
+        low, high = score_interval(score, np.array(left_out), self._max_row_effect(self._rows_scored(run)), quantile)
         low, high = METRICS[self.metric].clipped(float(score), low, high)
         return {"score": float(score), "low": low, "high": high}
 
     def rows_of(self, runs: Iterable[str]) -> int:
-        scored = [self._rows_scored(run) for run in runs]
-        return int(np.any(scored, axis=0).sum()) if scored else 0
+        return int(self._scored_by(runs).sum())
+
+    def _scored_by(self, runs: Iterable[str]) -> NDArray[np.bool_]:
+        """Whether at least one of the runs is scored on each row, ``[rows]``."""
+        return np.asarray(np.any([np.zeros(self.rows, np.bool_), *(self._rows_scored(run) for run in runs)], axis=0))
 
     def _rows_scored(self, run: str) -> NDArray[np.bool_]:
         """Whether the run is scored on each row, ``[rows]``."""
@@ -240,11 +262,15 @@ class RunPredictions:
 
     def _baseline(self, runs: Sequence[Scored]) -> float:
         """The score of the best constant prediction on the rows that these runs are scored on."""
-        return self.split.chance_on(np.any([self._rows_scored(run.run) for run in runs], 0))
+        return self.split.chance_on(self._scored_by(run.run for run in runs))
 
-    def _max_row_effect(self, rows: int) -> float:
-        """How far one row can move a score on this number of rows."""
-        return (1 - METRICS[self.metric].lowest) / max(rows, 1)
+    @property
+    def _range(self) -> float:
+        return 1 - METRICS[self.metric].lowest
+
+    def _max_row_effect(self, rows: NDArray[np.bool_]) -> float:
+        """How far one text, in one row or several, can move a score on these rows."""
+        return self._range / max(len(np.unique(self.split.texts[rows])), 1)
 
 
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:

@@ -92,7 +92,7 @@ def labelled_split(sweep: "Folder", split: str) -> Labelled | None:
     examples, identity = sweep.split(split), sweep.identity
     if examples is None:
         return None
-    return Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)
+    return Labelled.of(examples, identity.task_type, identity.labels, identity.metric)
 
 
 def short_name(split: str) -> str:
