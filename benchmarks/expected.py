@@ -1,0 +1,128 @@
+"""Are the expected scores of real searches right, and how often do their intervals contain the truth?
+
+    python benchmarks/expected.py --out DIR --data DATA --model MINILM --draws 1 --json benchmarks/results/expected.json
+
+DIR is the folder of a call of ``peers.py``, whose searches are judged, or a new one. Every recipe that a search has trained is
+trained again, at the learning rate that represents it and on as many of the 300 rows as a fold leaves, with three other seeds.
+The truth is its mean score on rows that the search has not seen. The journal in DIR continues where it stopped.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from measuring import Facts, Journal, warm_up, write_result
+from peers import MAX_LENGTH, Draw, known_tasks
+from refit import parser_of_draws, written
+
+import frostline
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+
+ROWS, UNSEEN, SEEDS = 300, 1_000, (100, 101, 102)
+TASKS = ("SST-2", "STS-B", "reviews: sentiment", "reviews: kind of product")
+
+
+def truths(made: Draw, trained_on: int, runs: dict[str, Any]) -> dict[str, list[float]]:
+    """The scores on unseen rows of each recipe, given a run of it."""
+    together = defaultdict(list)
+    for recipe, run in runs.items():
+        together[run.learning_rate, run.head_learning_rate, run.num_train_epochs].append(recipe)
+    given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.metric, "test": "none"}
+    given |= {"validation": written(made.folder / "unseen.csv", made.dev[:UNSEEN]), "train_size": trained_on}
+    given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": SEEDS, "refit": False, "progress": Progress()}
+    if made.metric == "spearmanr":
+        given["task_type"] = "regression"
+    found: dict[str, list[float]] = {}
+    for n, ((rate, head, epochs), recipes) in enumerate(together.items()):
+        rates = {"learning_rate": rate, "head_learning_rate": rate if head is None else head}
+        tune = [recipe.partition(" for ")[0] for recipe in recipes]
+        out = made.folder / f"truth-{n}"
+        answer = frostline.sweep(**given, **rates, tune=tune, num_train_epochs=epochs, out=out).answer
+        scores = {
+            cell.recipe.trained: [point.validation_best for point in cell.points] for cell in answer.sizes[0].cells
+        }
+        found |= {recipe: scores[recipe.partition(" for ")[0]] for recipe in recipes}  # type: ignore[misc, index]
+    return found
+
+
+def measure(made: Draw) -> list[Facts]:
+    """Of each recipe that the search has trained: what is expected of it, and its scores on unseen rows."""
+    if not (made.folder / "found" / "answer.json").exists():
+        list(made.find())
+    size = frostline.open(made.folder / "found").answer.sizes[0]
+    assert size.folds, "the search had no folds"
+    specs = {digest: run.spec for digest, run in Folder(made.folder / "found").store.results().items()}
+    cells = {str(cell.recipe): cell for cell in size.cells if cell.in_mean}
+    runs = {name: specs[cell.in_mean[0].run] for name, cell in cells.items()}
+    scores = truths(made, ROWS - ROWS // size.folds, runs)
+    full = np.array(scores[str(size.reference)])
+    return [
+        {
+            **{"recipe": choice.choice, "expected": choice.expected, "low": choice.low, "high": choice.high},
+            **{"truth": float(np.mean(own := np.array(scores[choice.choice]))), "seeds": own.tolist()},
+            **{"below": choice.below_full, "truly_below": 100 * float(full.mean() - own.mean())},
+            "error": 100 * float(np.std(own - full, ddof=1) / np.sqrt(len(own))),
+            "reference": choice.choice == size.reference,
+        }
+        for choice in size.choices
+        if choice.choice in scores
+    ]
+
+
+def table_of(found: Sequence[Facts]) -> Facts:
+    """A row for each search, and one for all."""
+    body = []
+    names = list(dict.fromkeys((line["task"], line["draw"]) for line in found))
+    for name in (*names, None):
+        some = [line for line in found if name in (None, (line["task"], line["draw"]))]
+        others = [line for line in some if not line["reference"]]
+        errors = 100 * np.array([line["expected"] - line["truth"] for line in some])
+        inside = [line["low"] <= line["truly_below"] <= line["high"] for line in others]
+        body.append(
+            [
+                *(("all", "") if name is None else map(str, name)),
+                str(len(some)),
+                f"{errors.mean():+.1f}",
+                f"{np.sqrt((errors**2).mean()):.1f}",
+                f"{np.sqrt(np.mean([(line['below'] - line['truly_below']) ** 2 for line in others])):.1f}",
+                f"{sum(inside)} of {len(inside)}",
+            ]
+        )
+    return {
+        "caption": f"**Expected scores against the mean of {len(SEEDS)} seeds on unseen rows**, in points ({ROWS} rows).",
+        "header": [
+            "task",
+            "draw",
+            "recipes",
+            "mean error",
+            "its size",
+            "size for points below full",
+            "in the 95 % interval",
+        ],
+        "rows": body,
+    }
+
+
+def main() -> None:
+    options = parser_of_draws(__doc__, 1).parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    journal, known = Journal(options.out / "expected.jsonl"), known_tasks(options.data)
+    journal.begin({"rows": ROWS, "unseen": UNSEEN, "seeds": list(SEEDS)})
+    warm_up("torch", "transformers", "sklearn")
+    for draw in range(options.draws):
+        for name in options.tasks.split(",") if options.tasks else TASKS:
+            cell = {"task": name, "draw": draw}
+            if not any(cell.items() <= line.items() for line in journal.lines()):
+                folder = options.out / f"{list(known).index(name)}-{ROWS}-{draw}"
+                made = Draw(folder, options.model, known[name], ROWS, draw)
+                journal.add(*({**cell, **line} for line in measure(made)))
+    found = [line for line in journal.lines() if "recipe" in line]
+    table = table_of(found)
+    write_result(options.json, "Are the expected scores of real searches right?", [table], found)
+    print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
