@@ -109,22 +109,24 @@ def test_without_a_misclassified_row_the_temperature_is_1() -> None:
 
 
 @given(seeds, st.integers(1, 60))
-def test_every_row_is_held_out_once(seed: int, rows: int) -> None:
-    folds = folds_of(rows, np.random.default_rng(seed))
+def test_every_row_is_held_out_once_with_all_that_read_alike(seed: int, rows: int) -> None:
+    alike = np.random.default_rng(seed).integers(rows, size=rows)
+    folds = folds_of(alike, np.random.default_rng(seed))
     assert sorted(row for _, fold in folds for row in fold) == list(range(rows))
     for rest, fold in folds:
-        assert sorted([*rest, *fold]) == list(range(rows))
-    first, second = (folds_of(50, np.random.default_rng(draw))[0][1].tolist() for draw in (seed, seed + 1))
+        assert sorted([*rest, *fold]) == list(range(rows)) and not set(alike[rest]) & set(alike[fold])
+    first, second = (folds_of(np.arange(50), np.random.default_rng(draw))[0][1].tolist() for draw in (seed, seed + 1))
     assert first != second
 
 
 def test_no_row_is_scaled_by_a_temperature_that_it_was_fitted_on() -> None:
     logits, targets = drawn(1, 100, sharpness=3)
-    before = cross_fitted(logits, targets, np.random.default_rng(0))
+    folds = folds_of(np.arange(100), np.random.default_rng(0))
+    before = cross_fitted(logits, targets, folds)
     row = 17
     changed = targets.copy()
     changed[row] = (changed[row] + 1) % 3
-    after = cross_fitted(logits, changed, np.random.default_rng(0))
+    after = cross_fitted(logits, changed, folds)
     assert (before[row] == after[row]).all() and (before != after).any()
     assert np.allclose(np.ptp(log_softmax(before, 1) - before, axis=1), 0)
     ratio = logits[:, 0] / before[:, 0]

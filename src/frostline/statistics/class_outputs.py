@@ -187,16 +187,23 @@ def fit_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     return min(1.0, best_temperature(logits, targets), key=lambda t: log_loss(logits, targets, t))
 
 
-def folds_of(rows: int, rng: np.random.Generator) -> list[tuple[Targets, Targets]]:
-    """Random folds for cross-fitting: the rows to fit on and the held-out rows of each fold. Each row is held out once."""
-    held_out = np.array_split(rng.permutation(rows), min(FOLDS, rows))
-    return [(np.setdiff1d(np.arange(rows), fold), np.sort(fold)) for fold in held_out]
+Folds = Sequence[tuple[Targets, Targets]]
 
 
-def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+def folds_of(alike: Targets, rng: np.random.Generator) -> Folds:
+    """Random folds for cross-fitting: the rows to fit on and the held-out rows of each fold. Each row is held out once.
+
+    ``alike`` has a number for each row, ``[rows]``: rows with the same one are in the same fold.
+    """
+    known, text = np.unique(alike, return_inverse=True)
+    held_out = [np.isin(text, some) for some in np.array_split(rng.permutation(len(known)), min(FOLDS, len(known)))]
+    return [(np.flatnonzero(~fold), np.flatnonzero(fold)) for fold in held_out]
+
+
+def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], folds: Folds) -> NDArray[Any]:
     """The logits ``[n, C]``, each row divided by a temperature that was fitted without this row's fold."""
     scaled = logits.astype(np.float64)
-    for rest, fold in folds_of(len(targets), rng):
+    for rest, fold in folds:
         scaled[fold] /= fit_temperature(logits[rest], targets[rest])
     return scaled
 

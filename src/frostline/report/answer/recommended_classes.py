@@ -15,6 +15,7 @@ from frostline.report.names import metric
 from frostline.statistics.answer import Answer, Calibration, SizeAnswer, Threshold
 from frostline.statistics.class_outputs import (
     OUTPUTS,
+    Folds,
     calibration,
     choose_threshold,
     choose_thresholds,
@@ -57,14 +58,15 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     best = logits(size.recommended.run)
     scored = np.flatnonzero(scored_rows(best))
     best, targets = best[scored], validation.targets[scored]
+    folds = folds_of(validation.texts[scored], np.random.default_rng(SEED))
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
         if validation.task_type == MULTI_LABEL:
-            found = _of_labels(best, targets, rule, validation.labels, calibrate=spec.calibrate)
+            found = _of_labels(best, targets, folds, rule, validation.labels, calibrate=spec.calibrate)
         else:
-            found = _of_class(best, targets, rule, validation.labels[1], calibrate=spec.calibrate)
+            found = _of_class(best, targets, folds, rule, validation.labels[1], calibrate=spec.calibrate)
         answer.threshold = Threshold(rule=str(spec.threshold), metric=rule.metric, **found)
-    scaled = cross_fitted(best, targets, np.random.default_rng(SEED))
+    scaled = cross_fitted(best, targets, folds)
     answer.calibration = Calibration(
         examples=len(class_examples(best, targets)[1]),
         counted=COUNTED.get(validation.task_type, "examples"),
@@ -85,14 +87,14 @@ def runs_of_choice(size: SizeAnswer) -> list[str]:
 
 
 def _of_class(
-    logits: NDArray[Any], targets: NDArray[np.int64], rule: ThresholdRule, label: str, *, calibrate: bool
+    logits: NDArray[Any], targets: NDArray[np.int64], folds: Folds, rule: ThresholdRule, label: str, *, calibrate: bool
 ) -> dict[str, Any]:
     """The threshold of the second class, and the scores at 0.5 and with thresholds that were chosen without each fold."""
 
     def choose(probability: NDArray[np.float64], own: NDArray[np.int64]) -> float:
         return choose_threshold(probability, own == 1, rule)
 
-    threshold, predicted = _chosen(logits, targets, lambda x: softmax(x)[:, 1], choose, calibrate=calibrate)
+    threshold, predicted = _chosen(logits, targets, folds, lambda x: softmax(x)[:, 1], choose, calibrate=calibrate)
     return {
         "label": label,
         "threshold": threshold,
@@ -103,11 +105,17 @@ def _of_class(
 
 
 def _of_labels(
-    logits: NDArray[Any], targets: NDArray[np.bool_], rule: ThresholdRule, labels: Sequence[str], *, calibrate: bool
+    logits: NDArray[Any],
+    targets: NDArray[np.bool_],
+    folds: Folds,
+    rule: ThresholdRule,
+    labels: Sequence[str],
+    *,
+    calibrate: bool,
 ) -> dict[str, Any]:
     """The same for label sets: the threshold of each label, and the scores in the metrics of label sets."""
     choose = partial(choose_thresholds, rule=rule)
-    thresholds, predicted = _chosen(logits, targets, OUTPUTS[MULTI_LABEL], choose, calibrate=calibrate)
+    thresholds, predicted = _chosen(logits, targets, folds, OUTPUTS[MULTI_LABEL], choose, calibrate=calibrate)
     return {
         "by_label": dict(zip(labels, thresholds.tolist(), strict=True)),
         "not_chosen": not_chosen(targets, labels, rule),
@@ -119,6 +127,7 @@ def _of_labels(
 def _chosen(
     logits: NDArray[Any],
     targets: NDArray[Any],
+    folds: Folds,
     probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     choose: Callable[[NDArray[np.float64], NDArray[Any]], Any],
     *,
@@ -137,7 +146,7 @@ def _chosen(
         return threshold, found >= threshold
 
     predicted = np.zeros(targets.shape, bool)
-    for rest, fold in folds_of(len(targets), np.random.default_rng(SEED)):
+    for rest, fold in folds:
         predicted[fold] = chosen_on(rest)[1][fold]
     return chosen_on(np.arange(len(targets)))[0], predicted
 
