@@ -1,5 +1,7 @@
 """A pretrained model: its weights and digests, the initialization of new parameters, and restoring before each run."""
 
+import json
+
 import pytest
 import torch
 from transformers import BertForSequenceClassification
@@ -36,6 +38,10 @@ def test_digests_depend_on_weights_configuration_and_tokenizer(folder):
     (folder / "tokenizer.json").write_text(text.replace('"good"', '"swell"'))
     fourth = load(folder)
     assert fourth.vocabulary != third.vocabulary and fourth.weights == third.weights
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"truncation_side": "left"}))
+    fifth = load(folder)
+    assert fifth.vocabulary != fourth.vocabulary and fifth.weights == fourth.weights
 
 
 def test_the_initial_head_depends_on_the_seed_only(tiny_bert):

@@ -35,7 +35,8 @@ from training.probe_tables import EXACT, write_probe_tables
 ABOUT = {"task": "films", "task_type": CLASSIFICATION, "labels": ("no", "yes"), "columns": {"text": "text"}}
 TASK: dict[str, Any] = {**ABOUT, "max_length": 32, "sentence": "It is good."}
 LINEAR = {"weights": np.array([[1.0, -1.0], [0.0, 2.0]]), "bias": np.array([0.0, -np.inf])}
-READS = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "weights": "w", "precision": "float32"}
+READS: dict[str, Any] = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "precision": "float32"}
+READS |= {"weights": "w", "vocabulary": "v"}
 KINDS: dict[str, tuple[EstimatorFacts, dict[str, Any]]] = {
     "probe": (EstimatorFacts(**TASK, probe=ProbeFacts(**READS)), LINEAR),
     "words": (EstimatorFacts(**TASK, terms=("bad", "good")), {**LINEAR, "idf": np.ones(2)}),
@@ -122,6 +123,7 @@ def finished(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     ("change", "message"),
     [
         ({"weights": "others"}, "The weights of .* have changed since the probe in"),
+        ({"vocabulary": "others"}, "The tokenizer files of .* have changed since the probe in"),
         ({"layers": [99]}, "reads other layers than .* has"),
         ({"layers": [1, 2, 3, 1, 2]}, "reads other layers than .* has"),
     ],
@@ -206,7 +208,8 @@ def test_streamed_predictions_are_bitwise_identical(
     monkeypatch.setattr(probes, "SHARD_ROWS", 8)
     monkeypatch.setitem(batches.TOKENS, "cpu", 64)
     task_type, weights = TOKENS if of_words else CLASSIFICATION, np.random.default_rng(0).normal(size=(2 * 32, 2))
-    own = {"model": str(tiny_bert), "weights": load(tiny_bert, task_type=task_type).weights, "layers": (1, 2)}
+    model = load(tiny_bert, task_type=task_type)
+    own = {"model": str(tiny_bert), "weights": model.weights, "vocabulary": model.vocabulary, "layers": (1, 2)}
     reads = ProbeFacts(**{**READS, **own, "vector": WORD if of_words else "mean"})
     arrays = {"weights": weights, "bias": np.zeros(2)}
     write_estimator(tmp_path, EstimatorFacts(**{**TASK, "task_type": task_type}, probe=reads), arrays)

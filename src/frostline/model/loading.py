@@ -38,7 +38,7 @@ from frostline.model.model_files import (
     quiet_loading,
     readable,
     require_files,
-    tokenizer_files,
+    tokenizer_digest,
     weight_files,
 )
 from frostline.model.pretrained import Pretrained
@@ -302,7 +302,7 @@ def load_pretrained(
         tokenizer=tokenizer,
         anatomy=anatomy,
         weights=weights_digest(folder, depth),
-        vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
+        vocabulary=tokenizer_digest(folder),
         max_length=min(text_limit(model, tokenizer), LONGEST),
         new=frozenset(head | missing),
         use_cache=use_cache,

@@ -37,6 +37,7 @@ RECORD, HEAD, BUNDLE = "frostline.json", "head.json", "bundle.json"  # in the fo
 ESTIMATOR = "estimator.json"  # in the folder of a saved model that trains no layer
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
+TOKENIZER_SETTINGS = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
 LOADED = "A.from_pretrained('{folder}').save_pretrained('{folder}')"
 OTHER_WEIGHTS = {  # by ending, what can be done with weights that are not safetensors
@@ -374,6 +375,12 @@ def tokenizer_files(folder: Path) -> set[str]:
         for p in folder.iterdir()
         if p.name in TOKENIZER_FILES or (p.name.startswith("tokenizer") and p.suffix == ".model")
     }
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """The digest of the tokenizer's files and of its settings, such as whether it reads lower case."""
+    names = tokenizer_files(folder) | {name for name in TOKENIZER_SETTINGS if (folder / name).is_file()}
+    return files_digest([folder / name for name in sorted(names)])
 
 
 def readable(load: Any, name: str, problem: str) -> Any:

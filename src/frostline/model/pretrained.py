@@ -35,7 +35,7 @@ class Pretrained:
         tokenizer: Its tokenizer.
         anatomy: Its layers and the place of each parameter.
         weights: A digest of configuration and weights.
-        vocabulary: A digest of the tokenizer's files.
+        vocabulary: A digest of the tokenizer's files and settings.
         max_length: The most tokens per example unless the user sets another limit.
         new: Names of parameters that each run initializes from its seed: the head, and all that the checkpoint lacks.
         use_cache: The configuration's own value, because training sets it to False; None if it has none.

@@ -195,6 +195,7 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
             revision=pretrained.revision,
             depth=pretrained.depth,
             weights=pretrained.weights,
+            vocabulary=pretrained.vocabulary,
             precision=experiment.machine.precision,
         )
         arrays = {"weights": model.weights, "bias": model.bias}

@@ -66,6 +66,7 @@ class ProbeFacts(ProbeInput):
         revision: The commit of a hub model.
         depth: How many of its first layers are kept; None: all.
         weights: The digest of its configuration and weights.
+        vocabulary: The digest of its tokenizer.
         precision: The precision that computes the features.
     """
 
@@ -73,6 +74,7 @@ class ProbeFacts(ProbeInput):
     revision: str | None
     depth: int | None = None
     weights: str
+    vocabulary: str
     precision: str
 
 
@@ -232,11 +234,15 @@ class SavedEstimator:
             trust_remote_code=trust_remote_code,
             streams=streams,
         )
-        if pretrained.weights != facts.weights:
-            raise FrostlineError(
-                f"The weights of {name} have changed since the probe in {self.folder} was fitted: restore the old weights, or "
-                "fit the probe again with `frostline probe`."
-            )
+        for part, now, then in (
+            ("weights", pretrained.weights, facts.weights),
+            ("tokenizer files", pretrained.vocabulary, facts.vocabulary),
+        ):
+            if now != then:
+                raise FrostlineError(
+                    f"The {part} of {name} have changed since the probe in {self.folder} was fitted: restore the old {part}, or "
+                    "fit the probe again with `frostline probe`."
+                )
         apart = facts.vector == APART
         width = pretrained.anatomy.width * len(facts.layers) * (2 if apart else 1)
         if max(facts.layers) > pretrained.anatomy.count or width != len(self.arrays["weights"]):
