@@ -198,8 +198,8 @@ class ForwardFunction:
 def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[ForwardFunction]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
-    On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
-    ``nn.Dropout``, the masks of all K runs depend on the seed of the first run.
+    On a CPU, the dropout masks of each run depend on the seed of that run and on the shape of the batch. On a GPU, and in
+    layers that do not use ``nn.Dropout``, the masks of all K runs depend on the seed of the first run.
     """
     pretrained, runs = experiment.pretrained, len(specs)
     seeds = [spec.seed_for("dropout") for spec in specs]
