@@ -200,6 +200,10 @@ BARE = {"seed": "0", "value": "1"}
             for chance in (50.0, -0.5, float("nan"))
         ),
         (
+            *([{**FIRST, "chance": "0.5"}, {**FIRST, "k": "1", "chance": "0.6"}], {}),
+            "2 scores of the best constant prediction for .*, such as 0.5 and 0.6; give one with --chance",
+        ),
+        (
             *([{"seed": "0", "k": "1"}], {}),
             "none of its columns ('seed', 'k') is known as score; name the column with --columns score=COLUMN",
         ),

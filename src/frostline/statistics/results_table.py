@@ -77,12 +77,20 @@ def baseline_score(task: str, metric: str, given: Mapping[str, float], rows: Seq
 
     It is the first known of: the user's value, the table's value, the value that the metric defines, and the value of GLUE's
     development set. None: unknown.
+
+    Raises:
+        FrostlineError: The table has several values.
     """
     if normalized_name(task) in given:
         return given[normalized_name(task)]
-    in_table = {row.chance for row in rows} - {None}
-    if len(in_table) == 1:
-        return in_table.pop()
+    in_table = sorted({row.chance for row in rows if row.chance is not None})
+    if len(in_table) > 1:
+        raise FrostlineError(
+            f"The table has {len(in_table)} scores of the best constant prediction for {task}, such as {in_table[0]:g} and "
+            f"{in_table[-1]:g}; give one with --chance {task}=SCORE."
+        )
+    if in_table:
+        return in_table[0]
     if metric in METRICS and METRICS[metric].constant is not None:
         return METRICS[metric].constant
     return DEV_CHANCE.get((normalized_name(task), metric))
