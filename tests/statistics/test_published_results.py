@@ -201,7 +201,7 @@ BARE = {"seed": "0", "value": "1"}
         ),
         (
             *([{**FIRST, "chance": "0.5"}, {**FIRST, "k": "1", "chance": "0.6"}], {}),
-            "2 scores of the best constant prediction for .*, such as 0.5 and 0.6; give one with --chance",
+            "2 scores of the best constant prediction for CoLA, such as 0.5 and 0.6; give one with --chance",
         ),
         (
             *([{"seed": "0", "k": "1"}], {}),
