@@ -26,7 +26,9 @@ from transformers import (
 
 import frostline
 from frostline import FrostlineError
+from frostline.api.prediction import Outputs, as_texts
 from frostline.data.files import read_record, write_sealed
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweeps.progress import Progress
 from tiny import QUICK, sentences, tiny_tokenizer
@@ -87,6 +89,15 @@ def test_rows_keep_their_order_and_numbers_and_do_not_depend_on_each_other(
     single = frostline.predict(finished_sweep / "model", texts[:1])
     assert predictions.values[2] == pytest.approx(single.values[0], abs=1e-6)
     assert (predictions.truncated, single.truncated) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("task_type", "threshold", "expected"),
+    [(CLASSIFICATION, 0.5, "b"), (CLASSIFICATION, None, "a"), (MULTI_LABEL, 0.5, ["a", "b"])],
+)
+def test_a_label_is_predicted_from_its_threshold_on(task_type: str, threshold: float | None, expected: Any) -> None:
+    outputs, texts = Outputs.of_task(task_type, ("a", "b"), threshold), as_texts(["a text"], None)
+    assert outputs.of_logits(texts, np.zeros((1, 2)), 0).labels == [expected]
 
 
 @pytest.mark.parametrize("pads", [True, False])

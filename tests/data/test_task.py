@@ -46,6 +46,7 @@ def test_classes_and_their_order(labels: list[Any], order: tuple[str, ...]) -> N
     assert task.task_type == CLASSIFICATION and task.labels == order
     targets = targets_of(labelled(labels), task, ())
     assert targets.dtype == np.int64 and [order[i] for i in targets] == [str(label) for label in labels]
+    assert targets_of(labelled([order[0]] * 2), task, ()).tolist() == [0, 0]  # -1 is no missing label if it is a class
 
 
 @pytest.mark.parametrize("write", [str, float])

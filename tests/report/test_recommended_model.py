@@ -38,7 +38,7 @@ from frostline.model.terms import OUTPUT_KEYS
 from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.report.rebuild import finish, write_report
-from frostline.report.recommended_model import Saved, save_model, save_recommended
+from frostline.report.recommended_model import Saved, refit_of, save_model, save_recommended
 from frostline.statistics.answer import Answer
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
@@ -427,6 +427,14 @@ def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
     plain, _ = trained(tmp_path / "o", seeds=3, **given, refit=False)
     assert plain.refit_rows is None and facts(tmp_path / "o")["logit_gap"] == 0
     assert any(abs(before[name] - value).max() > 0 for name, value in weights(tmp_path / "o").items())
+
+
+def test_it_has_the_micro_batches_that_fitted_into_memory(settings: dict[str, Any]) -> None:
+    plan = plan_of(**settings, folds=3)
+    spec = plan.requested[-1]
+    plan.experiment.worker.micro_batches[spec.stack_key] = 2
+    refit, experiment = refit_of(spec, plan.experiment)
+    assert experiment.micro_batch(refit) == 2
 
 
 def test_if_it_fails_the_validated_model_is_saved(

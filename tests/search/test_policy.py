@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from frostline.data.wording import duration_at_least, parse_duration
 from frostline.search.observations import Candidate, Observations
-from frostline.search.policy import BRIEF, initial_design
+from frostline.search.policy import BRIEF, acquisitions, initial_design, price_of
 from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.recipe import Recipe
@@ -211,6 +211,17 @@ def test_close_choices_get_more_runs_than_clear_ones() -> None:
     near: dict[Any, float] = {k: 0.79 + 0.002 * k for k in range(3, 7)}
     near |= {**dict.fromkeys(range(3), 0.7), "full": 0.803}
     assert runs(near) > runs({**dict.fromkeys(range(7), 0.6), "full": 0.8}) + 2
+
+
+def test_whatever_gain_is_expected_the_price_is_that_of_the_next_batch() -> None:
+    """Also where it is judged by the gain of several seeds."""
+    seen = nothing_seen(rows := Rows(same_errors=True))
+    for one in (Candidate(recipe, 1e-4, 0) for recipe in SECONDS):
+        seen.known[one] = rows.observe(one, RISING[one.recipe])
+    found = acquisitions(seen)
+    assert sum("may be the best" in one.batch.why for one in found) == 3
+    for one in found:
+        assert one.price == pytest.approx(price_of(seen, seen.predicted_seconds(one.batch.candidates)))
 
 
 @pytest.mark.parametrize(("highest", "tried"), [(1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])])

@@ -96,6 +96,8 @@ def test_dear_predictions_count_against_a_model() -> None:
     """Five points better, but six points dearer."""
     first, second = searched((moved(0), 0.74), (moved(5), 0.74), costs=0.06)
     assert first.value is not None and (second.value is None or first.value > second.value)
+    alike = [Contender("model", SyntheticSearch(moved(0), 0.74), inference, 0.1) for inference in (1.0, 3.0)]  # type: ignore[arg-type]
+    assert [one.behind(alike[0])[0] for one in alike] == pytest.approx([0.0, 0.2])
 
 
 def test_all_models_share_one_budget() -> None:

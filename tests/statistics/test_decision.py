@@ -39,6 +39,8 @@ def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
     assert Rule(goal=GOAL, sure=0.95).choose([doubtful, safe, full], full) is safe
     assert Rule(goal=GOAL, sure=0.40).choose([doubtful, safe, full], full) is doubtful
     assert Rule(goal=GOAL, sure=0.95).choose([doubtful, full], full) is full  # which reaches it for certain
+    better = choice("lora-2", 0.897, 0.4)
+    assert Rule(goal=GOAL, sure=0.95).choose([safe, better, full], full) is better  # of equal costs the best
 
 
 def test_wanted_certainty_takes_full_even_if_another_measured_more_for_less() -> None:

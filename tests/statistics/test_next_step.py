@@ -41,6 +41,8 @@ def test_a_close_race_is_worth_more_runs_than_a_clear_one() -> None:
     close = next_step((0.60,), (0.80, 0.81), (0.803, 0.807))
     clear = next_step((0.60,), (0.80, 0.81), (0.903, 0.907))
     assert close.gain(new(k1=2, k2=2)) > 5 * clear.gain(new(k1=2, k2=2))
+    far = [close.gain(new(k1=2, k2=2), elsewhere) for elsewhere in (0.5, 0.81, 0.9)]  # another model with this value
+    assert far[0] == close.gain(new(k1=2, k2=2)) > far[1] > far[2] == pytest.approx(0, abs=1e-6)
 
 
 def test_runs_of_a_choice_that_cannot_win_are_worth_nothing() -> None:

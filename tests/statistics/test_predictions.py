@@ -157,3 +157,9 @@ def test_runs_have_learned_more_than_a_constant_on_their_own_rows(folds: list[in
     evidence = RunPredictions(Labelled(targets, "text-classification", ("a", "b"), "accuracy"), logits.get)
     runs = [RunResult(recipe=FULL, run=str(n), seed=n) for n in range(len(folds))]
     assert evidence.learned(runs) is learned
+    weak = RunResult(recipe=FULL, run="weak", seed=0)  # 40 of 60 are right by chance in one of a hundred runs
+    logits["weak"] = (
+        np.where(np.arange(FOLDS * SIZE) < SIZE, 1.0, np.nan)[:, None]
+        * np.eye(2)[np.where(np.arange(FOLDS * SIZE) % 3, targets, 1 - targets)]
+    )
+    assert evidence.learned([weak]) and not evidence.learned([weak], among=100)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
@@ -52,6 +52,7 @@ def test_no_threshold_is_better(pairs: list[tuple[int, bool]], metric: str) -> N
         assert scores_of(probability >= other, positive)[metric] <= best + 1e-9
 
 
+@example([(20, True), (80, True)], 50)
 @given(rows, st.integers(1, 99))
 def test_the_highest_threshold_with_enough_recall(pairs: list[tuple[int, bool]], percent: int) -> None:
     probability, positive = of(pairs)

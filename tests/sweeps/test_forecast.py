@@ -18,7 +18,7 @@ from frostline.report.plan_text import forecast_lines
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps.execution import forecast as forecast_module
 from frostline.sweeps.execution.execute import execute
-from frostline.sweeps.execution.forecast import make_forecast, seconds_of
+from frostline.sweeps.execution.forecast import Timed, Timings, make_forecast, seconds_of
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast, Taken, record, record_measured, recorded
@@ -153,6 +153,9 @@ def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
     assert seconds_of(POINTS, Recipe(4), 1, 40.0) == pytest.approx(4.0)
     assert seconds_of(POINTS, Recipe(7), 1, 70.0) > 6.0
     assert seconds_of({FULL: (10.0, 1.0)}, Recipe(3), 1, 5.0) == pytest.approx(0.5)
+    low, high = (Timed((1.0, 1.0), (1.0, 1.0), 0.0, memory, 0.0, 1) for memory in (10.0, 60.0))
+    near = Timings({Recipe(1): low, Recipe(6): high}, 0.0, 0.0).nearest
+    assert [near(Recipe(k)) for k in (0, 3, 4, "full", "named")] == [low, low, high, high, high]
 
 
 def test_cells_of_a_forecast_add_up() -> None:

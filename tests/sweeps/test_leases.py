@@ -82,7 +82,9 @@ def test_another_process_with_the_number_of_a_dead_one_is_another(tmp_path: Path
         assert other.take([["a"]]) == ["a"]
 
 
-def test_a_silent_holder_is_replaced_after_the_time_of_who_waits(tmp_path: Path) -> None:
+def test_a_silent_holder_is_replaced_after_the_time_of_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On another machine, or on this one: a process that hangs, or a lease that could not be removed."""
     path = tmp_path / "leases" / "a.1.json"
     with Leases(tmp_path, silent_after=5.0) as silent, Leases(tmp_path, silent_after=30.0) as other:
@@ -95,6 +97,10 @@ def test_a_silent_holder_is_replaced_after_the_time_of_who_waits(tmp_path: Path)
         assert [(lease.holder, lease.number) for lease in silent.current()] == [(other.holder, 2)]
         silent.release(["a"])  # it was not dead: what it gives back is no longer its own
         assert [lease.holder for lease in silent.current()] == [other.holder]
+        removed = list[str]()
+        monkeypatch.setattr(leases_module, "remove", lambda path, inside: removed.append(path.name))
+        other.release(["a"])
+    assert removed == ["a.1.json", "a.2.json"]  # an older one never counts meanwhile
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -18,6 +18,8 @@ from transformers import AutoModel, AutoTokenizer
 import frostline
 import frostline.training.linear_models as linear
 from frostline import Probed
+from frostline.training.probes import FittedProbe, best_probe
+from frostline.training.result import ProbeInput
 from tagged import LABELS, small_base, tagged
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
@@ -59,6 +61,10 @@ def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, tables: dict[str, A
     assert [(probe.layers, probe.vector) for probe in flat] == [((0,), "first")]  # it is the same for all texts
     best = max((probe for probe in single if probe not in flat), key=lambda probe: (probe.held_out, -probe.layers[0]))
     assert (last.layers, last.vector) == ((1, 2, 3), best.vector)
+    alike = [
+        FittedProbe(ProbeInput(layers=of, vector="mean"), None, 1.0, 0.9) for of in ((1, 2, 3), (3,), (2,), (1, 2))
+    ]
+    assert [best_probe(alike[:n]).input.layers for n in (2, 4)] == [(3,), (2,)]  # of equal scores, with fewer layers
     for probe in probed.report.probes:
         x, new = (
             np.concatenate([of[layer, probe.vector] for layer in probe.layers], 1).astype(float) for of in (train, held)

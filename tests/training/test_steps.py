@@ -42,3 +42,9 @@ def test_evaluation_steps(per_epoch, times, epochs):
 )
 def test_evaluation_steps_by_hand(per_epoch, times, epochs, steps):
     assert sorted(plan(per_epoch, times, epochs).evaluate_after) == steps
+
+
+@pytest.mark.parametrize("given, steps", [(0, 0), (0.1, 3), (0.99, 30), (1, 1), (2.5, 3), (40, 40)])
+def test_a_warm_up_is_a_share_below_one_and_else_a_number_of_steps(given, steps):
+    settings = TrainingSettings(num_train_epochs=3, per_device_train_batch_size=1, warmup_steps=given)
+    assert StepPlan.of(settings, 10).warmup == steps
