@@ -18,6 +18,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import MEAN, HeadKind, opened_by
 from frostline.model.ways import MEAN_POOLED
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
+from frostline.search.probing import Alternatives
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
 from frostline.search.several_models import search_models
@@ -29,6 +30,7 @@ from frostline.sweeps.inputs import OneModel, models_to_search, require_comparab
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
+from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.settings import (
     ALL,
     AUTO,
@@ -163,7 +165,10 @@ def _without_probes(
         plan = _planned(one, tables=tables, shown=shown, max_k=max_k, ways=ways, only=only)
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
-        yield Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
+        # the estimate of an earlier search in the folder; else the dearest k that probes may suggest
+        earlier = read_search(plan.store.out)
+        no_probes = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
+        yield Search.of(plan, shown, seconds, no_probes, ways=ways != AUTO, processes=processes)
 
 
 def _planned(

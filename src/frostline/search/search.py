@@ -190,38 +190,24 @@ class Search:
                 "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
                 f"also tries {ways}."
             )
-        elif ways_if_better:
-            runs = runs_of(plan, ways=False)
-        together = run_together(plan, runs, processes, driver)
-        return cls._of(plan, progress, runs, budget, fitted, together=together, driver=driver)
+        tried = better or not ways_if_better
+        return cls.of(plan, progress, budget, fitted, ways=tried, processes=processes, driver=driver)
 
     @classmethod
-    def without_probes(
-        cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None, *, ways: bool
-    ) -> Self:
-        """A search before models that train no layer are fitted, with ways to tune or without them. Nothing is written.
-
-        The estimate of k is that of an earlier search in the folder. Without one, learning rates are compared at the dearest
-        k that probes may suggest.
-        """
-        runs = runs_of(plan, ways=ways)
-        together, earlier = run_together(plan, runs, processes, None), read_search(plan.store.out)
-        nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
-        return cls._of(plan, progress, runs, budget, nothing, together=together)
-
-    @classmethod
-    def _of(
+    def of(
         cls,
         plan: Plan,
         progress: Progress,
-        runs: Runs,
         budget: float | None,
         alternatives: Alternatives,
         *,
-        together: int | None = None,
+        ways: bool,
+        processes: int | None = None,
         driver: Driver | None = None,
     ) -> Self:
-        """Set up the observations."""
+        """Set up the observations, with ways to tune or without them. Nothing is written."""
+        runs = runs_of(plan, ways=ways)
+        together = run_together(plan, runs, processes, driver)
         earlier, spec = read_search(plan.store.out), plan.spec
         identity, validation = plan.identity, plan.data.validation
         rows = Labelled.of(validation, identity.task_type, identity.labels, identity.metric)
