@@ -84,6 +84,17 @@ def with_forecast(made: SearchPlan, found: Forecast | None) -> SearchPlan:
     return replace(made, plan=replace(made.plan, forecast=found))
 
 
+def with_budget(made: SearchPlan, seconds: float) -> SearchPlan:
+    return replace(made, seen=replace(made.seen, budget_given=seconds))
+
+
+def for_three_epochs(made: SearchPlan) -> SearchPlan:
+    """With training lengths of one epoch and of three."""
+    recipes = tuple(one.for_epochs(1.0) for one in made.seen.space.recipes)
+    space = replace(made.seen.space, recipes=recipes, lengths=Lengths(1.0, 3.0))
+    return replace(made, seen=replace(made.seen, space=space))
+
+
 SPENT = "A search in this folder has spent 30 s"
 
 
@@ -100,31 +111,31 @@ SPENT = "A search in this folder has spent 30 s"
             ],
         ),
         (  # the default budget is for the longest training
-            lambda made: replace(made, reference=made.reference.for_epochs(1.0), lengths=Lengths(1.0, 3.0)),
+            for_three_epochs,
             [
                 "for 1 epoch: about 40 s a run",
                 "Budget: 8 min of training, the larger of 4 such runs for 3 epochs and 120 s",
             ],
         ),
         (
-            lambda made: replace(made, budget_given=45.0),
+            lambda made: with_budget(made, 45.0),
             [
                 "45 s of training, as given. It probably ends before full fine-tuning has run",
                 "about --budget 46s or more.",
             ],
         ),
         (
-            lambda made: replace(made, budget_given=46.0),
+            lambda made: with_budget(made, 46.0),
             [
                 "Budget: 46 s of training, as given. Hidden states and the saved model come on top: at most about 112 s in all"
             ],
         ),
         (
-            lambda made: replace(made, budget_given=56.0, spent=10.0),
+            lambda made: replace(with_budget(made, 56.0), spent=10.0),
             ["at most about 112 s in all, beside loading, probes"],
         ),
         (
-            lambda made: replace(made, spent=30.0, budget_given=75.0),
+            lambda made: replace(with_budget(made, 75.0), spent=30.0),
             [f"{SPENT}; this one continues it.", "give about --budget 76s or more."],
         ),
         (

@@ -145,7 +145,7 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     out = Path(search_settings["out"])
     assert not out.exists()
     assert made.of_reference is not None and made.reference_seconds is not None and made.reference_seconds > 0
-    assert made.budget == made.budget_given == 1000 and made.spent == 0
+    assert made.budget == made.seen.budget_given == 1000 and made.spent == 0
     steps = find.find(**search_settings).answer.search["steps"]
     assert [(step.why, step.runs) for step in made.steps[:2]] == [(one["why"], len(one["runs"])) for one in steps[:2]]
     again = find.plan(**search_settings)
@@ -159,7 +159,7 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
 @pytest.mark.usefixtures("forecast")
 def test_the_default_budget_is_four_runs_of_the_reference(search_settings: dict[str, Any]) -> None:
     made = find.plan(**{**search_settings, "budget": None})
-    assert made.budget == 160 and made.budget_given is None
+    assert made.budget == 160 and made.seen.budget_given is None
     assert made.steps[-1].seconds == made.steps[-1].runs * 40
     more = find.plan(**{**search_settings, "budget": None, "processes": 2})
     assert more.budget == SECONDS and more.steps[-1].seconds == 40  # two runs at a time

@@ -405,7 +405,7 @@ def _of_reference(made: "SearchPlan") -> str:
     """The time and the memory of one run of the reference."""
     from frostline.report.names import tuning  # needs numpy
 
-    cell, name = made.of_reference, capitalized(tuning(made.reference))
+    cell, name = made.of_reference, capitalized(tuning(made.seen.space.reference))
     forecast, seconds = made.plan.forecast, made.reference_seconds
     if made.measured is not None:
         return f"{name}: {duration(made.measured)} a run, as measured in this folder."
@@ -424,11 +424,12 @@ def _of_budget(made: "SearchPlan") -> str:
         return "The whole grid is trained, whatever the budget (--exhaustive)."
     at_a_time = made.plan.forecast.workers if made.plan.forecast else 1
     together = f", {at_a_time} at a time," if at_a_time > 1 else ""
-    longest = f" for {made.lengths.longest:g} epochs" if made.reference.epochs else ""
+    space = made.seen.space
+    longest = f" for {space.lengths.longest:g} epochs" if space.reference.epochs else ""
     rule = f"the larger of {FULL_RUNS} such runs{longest}{together} and {SECONDS:g} s"
     if made.budget is None:
         text = f"Budget: {rule}."
-    elif made.budget_given is not None:
+    elif made.seen.budget_given is not None:
         text = f"Budget: {duration(made.budget)} of training, as given."
     else:
         text = f"Budget: {duration(made.budget)} of training, {rule}; --budget sets another."
@@ -438,7 +439,7 @@ def _of_budget(made: "SearchPlan") -> str:
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         from frostline.report.names import tuning
 
-        name = tuning(made.reference)
+        name = tuning(space.reference)
         text += (
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."

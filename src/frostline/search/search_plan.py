@@ -5,10 +5,9 @@ from statistics import median
 from typing import Self
 
 from frostline.search import default_budget
+from frostline.search.observations import Observations
 from frostline.search.policy import initial_design
 from frostline.search.search import Search
-from frostline.statistics.decision import Lengths
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.forecast import make_forecast
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.results.forecast_record import KindForecast, makespan
@@ -41,10 +40,7 @@ class SearchPlan:
         steps: The first steps. What follows them depends on their scores.
         measured: The median wall-clock seconds of the runs of the reference that are done; None if none is.
         exhaustive: Whether the whole grid is trained in one step, whatever the budget.
-        budget_given: Wall-clock seconds of training; None: the default.
-        workers: The number of runs that are trained at the same time.
-        reference: What every k is compared with, of the shortest training.
-        lengths: The training lengths.
+        seen: The candidates, the budget that was given, and the number of runs that are trained at the same time.
         spent: Wall-clock seconds that an earlier search in the folder has trained for.
         over: Whether it has ended.
     """
@@ -53,10 +49,7 @@ class SearchPlan:
     steps: tuple[PlannedStep, ...]
     measured: float | None
     exhaustive: bool
-    budget_given: float | None
-    workers: int
-    reference: Recipe
-    lengths: Lengths
+    seen: Observations
     spent: float
     over: bool
 
@@ -85,10 +78,7 @@ class SearchPlan:
             steps=tuple(steps),
             measured=_measured(search),
             exhaustive=exhaustive,
-            budget_given=seen.budget_given,
-            workers=seen.workers,
-            reference=seen.space.reference,
-            lengths=seen.space.lengths,
+            seen=seen,
             spent=earlier.spent_seconds if earlier else 0.0,
             over=earlier is not None and earlier.over,
         )
@@ -97,7 +87,7 @@ class SearchPlan:
     def of_reference(self) -> KindForecast | None:
         """The forecast of its runs; None if all are done or none could be timed."""
         cells = self.plan.forecast.cells if self.plan.forecast else ()
-        own = (self.reference.trained, self.lengths.shortest)
+        own = (self.seen.space.reference.trained, self.seen.space.lengths.shortest)
         return next((cell for cell in cells if (cell.recipe, cell.num_train_epochs) == own), None)
 
     @property
@@ -110,9 +100,10 @@ class SearchPlan:
     @property
     def budget(self) -> float | None:
         """Wall-clock seconds of training; None: a default that is not known before a run is timed."""
-        if self.budget_given is not None or self.reference_seconds is None:
-            return self.budget_given
-        return default_budget(self.reference_seconds / self.workers * (self.lengths.longest / self.lengths.shortest))
+        seen, lengths = self.seen, self.seen.space.lengths
+        if seen.budget_given is not None or self.reference_seconds is None:
+            return seen.budget_given
+        return default_budget(self.reference_seconds / seen.workers * (lengths.longest / lengths.shortest))
 
     @property
     def enough(self) -> float | None:
