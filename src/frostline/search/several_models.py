@@ -42,7 +42,6 @@ from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.tensor_files import BestWeights
-from frostline.training.run import Run
 
 # standard deviations of the best value of a model around what is expected of it, before its first runs and after them
 AT_PROBES, AT_RUNS = 0.04, 0.02
@@ -353,7 +352,10 @@ def search_models(
         price_inference: The score that predictions with the first model are worth.
         exhaustive: Train the whole grid of every model.
     """
-    full = {name: max(map(plan.cost_model.operations, filter(_is_k, plan.runs))) for name, plan in plans.items()}
+    full = {
+        name: max(plan.cost_model.operations(run) for run in plan.runs if run.recipe.is_k)
+        for name, plan in plans.items()
+    }
     inference = {
         name: plan.cost_model.predicting(plan.experiment.splits["validation"], plan.spec.per_device_eval_batch_size)
         for name, plan in plans.items()
@@ -370,10 +372,6 @@ def search_models(
             stack.enter_context(one.search.others)
         price = plans[first].spec.price * POINT
         SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
-
-
-def _is_k(run: Run) -> bool:
-    return run.recipe.is_k
 
 
 def _validation_rows(answer: Answer, choice: str) -> int:

@@ -315,9 +315,9 @@ def score_interval(
     return Pair(np.full(2, score), row_errors(twice, max_row_effect), 1, quantile).interval(CELL_MEAN)
 
 
-def failure_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """The interval of a failure rate (Clopper and Pearson 1934)."""
-    interval = scipy.stats.binomtest(failed, runs).proportion_ci(level, "exact")
+def failure_interval(failed: int, runs: int) -> tuple[float, float]:
+    """The 95 % interval of a failure rate (Clopper and Pearson 1934)."""
+    interval = scipy.stats.binomtest(failed, runs).proportion_ci(0.95, "exact")
     return float(interval.low), float(interval.high)
 
 
@@ -382,7 +382,7 @@ def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:
     return None
 
 
-MOST = 1000  # seeds
+MOST, POWER = 1000, 0.8  # seeds; the probability of a significant result
 
 
 def seeds_needed(
@@ -391,17 +391,15 @@ def seeds_needed(
     by_row: float,
     row_degrees_of_freedom: float,
     *,
-    power: float = 0.8,
     quantile: float = QUANTILE,
 ) -> int | None:
-    """The number of seeds that detects a difference of ``distance`` with probability ``power``; None: more than ``MOST``.
+    """The number of seeds that detects a difference of ``distance`` with probability ``POWER``; None: more than ``MOST``.
 
     Args:
         distance: The difference.
         by_seed: The variance of the difference over seeds, for one seed.
         by_row: The variance that the sample of rows causes. More seeds do not reduce it.
         row_degrees_of_freedom: The degrees of freedom of ``by_row``.
-        power: The probability of a significant result.
         quantile: The quantile of Student's t at the ends of the interval.
     """
 
@@ -412,7 +410,7 @@ def seeds_needed(
         parts = (by_seed / seeds) ** 2 / (seeds - 1) + (by_row**2 / row_degrees_of_freedom)
         degrees_of_freedom = total**2 / parts
         quantiles = float(
-            scipy.stats.t.ppf(quantile, degrees_of_freedom) + scipy.stats.t.ppf(power, degrees_of_freedom)
+            scipy.stats.t.ppf(quantile, degrees_of_freedom) + scipy.stats.t.ppf(POWER, degrees_of_freedom)
         )
         return bool(abs(distance) >= quantiles * total**0.5)
 
