@@ -79,11 +79,6 @@ class DataReport(BaseModel):
     conflicting: NonNegativeInt
     conflicting_rows: list[int]
 
-    def share_in_train(self, split: str) -> float:
-        """The share of rows of validation or test whose text is also in train; 0 if there is no such split, or with folds."""
-        shared = self.shared.get(f"train/{split}", 0)
-        return shared / self.splits[split].rows if shared else 0.0
-
     def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
         found, unit = [], "sentence" if task_type == TOKENS else "text"

@@ -157,7 +157,8 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
 
 def in_train(report: DataReport) -> str:
     """A sentence if many validation texts are also in train; else empty."""
-    share = report.share_in_train("validation")
+    shared = report.shared.get("train/validation", 0)  # none with folds
+    share = shared / report.splits["validation"].rows if shared else 0.0
     if share < MANY_SHARED:
         return ""
     return f" Of the validation texts, {100 * share:.0f} % are also in train, so all scores are too high."
