@@ -44,6 +44,26 @@ def test_digests_depend_on_weights_configuration_and_tokenizer(folder):
     assert fifth.vocabulary != fourth.vocabulary and fifth.weights == fourth.weights
 
 
+OWN_CODE = """
+from transformers import BertConfig, BertForSequenceClassification
+class OwnConfig(BertConfig):
+    model_type = "own-of-digests"
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+"""
+
+
+def test_the_digest_of_a_model_with_code_of_its_own_depends_on_this_code(folder):
+    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
+    edit_config(folder, model_type="own-of-digests", auto_map={k: f"modeling_own.{v}" for k, v in kinds.items()})
+    code = folder / "modeling_own.py"
+    code.write_text(OWN_CODE)
+    first = load(folder, trust_remote_code=True)
+    code.write_text(f"{OWN_CODE}    scale = 2\n")
+    second = load(folder, trust_remote_code=True)
+    assert first.weights != second.weights and first.vocabulary == second.vocabulary
+
+
 def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
     pretrained = load(tiny_bert)
     head = {name for name, place in pretrained.anatomy.places.items() if place == HEAD}

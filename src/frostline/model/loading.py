@@ -33,6 +33,7 @@ from frostline.model.model_files import (
     MODEL_FILES,
     Streams,
     files_digest,
+    has_own_code,
     model_folder,
     never_streams,
     quiet_loading,
@@ -301,7 +302,7 @@ def load_pretrained(
         model=model,
         tokenizer=tokenizer,
         anatomy=anatomy,
-        weights=weights_digest(folder, depth),
+        weights=weights_digest(folder, depth, own_code=trust_remote_code and has_own_code(folder)),
         vocabulary=tokenizer_digest(folder),
         max_length=min(text_limit(model, tokenizer), LONGEST),
         new=frozenset(head | missing),
@@ -349,9 +350,13 @@ def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> int | 
     return depth
 
 
-def weights_digest(folder: Path, depth: int | None) -> str:
-    """The digest of the configuration and the weights of a model, of which the first ``depth`` layers are kept."""
-    digest = files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"])
+def weights_digest(folder: Path, depth: int | None, *, own_code: bool) -> str:
+    """The digest of the configuration and the weights of a model, of which the first ``depth`` layers are kept.
+
+    With ``own_code``, the model runs Python code that comes with it, which then counts too.
+    """
+    code = sorted(folder.glob("*.py")) if own_code else []
+    digest = files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json", *code])
     return digest if depth is None else hashlib.sha256(f"{digest} {depth}".encode()).hexdigest()
 
 

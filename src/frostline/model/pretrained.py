@@ -34,7 +34,7 @@ class Pretrained:
         model: The classifier.
         tokenizer: Its tokenizer.
         anatomy: Its layers and the place of each parameter.
-        weights: A digest of configuration and weights.
+        weights: A digest of configuration and weights, and of code that comes with the model if it runs.
         vocabulary: A digest of the tokenizer's files and settings.
         max_length: The most tokens per example unless the user sets another limit.
         new: Names of parameters that each run initializes from its seed: the head, and all that the checkpoint lacks.
