@@ -20,7 +20,7 @@ from frostline.statistics.answer import CalibrationError, ClassScores
 from frostline.statistics.inference import Ratio, row_groups, score_interval
 from frostline.statistics.metrics import defined, entity_counts, is_scored, predict, scored_rows
 from frostline.statistics.predictions import Labelled
-from frostline.statistics.threshold_rule import RECALL, ThresholdRule
+from frostline.statistics.threshold_rule import FORMULAS, RECALL, ThresholdRule
 
 Array = NDArray[Any]
 
@@ -261,16 +261,8 @@ def threshold_scores(probability: Values, positive: NDArray[np.bool_], threshold
         """0 where the whole is 0, as in the metrics."""
         return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
-    recall, f1 = share(tp, tp + fn), share(2 * tp, 2 * tp + fp + fn)
-    return {
-        "precision": share(tp, tp + fp),
-        "recall": recall,
-        "f1": f1,
-        "accuracy": share(tp + tn, tp + fp + fn + tn),
-        "balanced_accuracy": (recall + share(tn, tn + fp)) / 2,
-        "f1_macro": (f1 + share(2 * tn, 2 * tn + fn + fp)) / 2,
-        "matthews_correlation": share(tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))),
-    }
+    own = {"precision": share(tp, tp + fp), "recall": share(tp, tp + fn)}
+    return own | {name: formula(share, tp, fp, fn, tn) for name, formula in FORMULAS.items()}
 
 
 def choose_threshold(probability: Values, positive: NDArray[np.bool_], rule: ThresholdRule) -> float:

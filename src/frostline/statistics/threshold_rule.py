@@ -3,12 +3,23 @@
 Imports no numpy, because settings are read without it.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 BEST: Final = "best"  # the metric of the sweep
 RECALL: Final = "recall"  # a smallest recall, as in recall=0.9
-MAXIMIZED = ("accuracy", "balanced_accuracy", "f1", "f1_macro", "matthews_correlation")
+# What can be maximized, from arrays of true and false positives and negatives; ``share`` is 0 where the whole is 0.
+FORMULAS: Mapping[str, Callable[..., Any]] = {
+    "f1": lambda share, tp, fp, fn, tn: share(2 * tp, 2 * tp + fp + fn),
+    "accuracy": lambda share, tp, fp, fn, tn: share(tp + tn, tp + fp + fn + tn),
+    "balanced_accuracy": lambda share, tp, fp, fn, tn: (share(tp, tp + fn) + share(tn, tn + fp)) / 2,
+    "f1_macro": lambda share, tp, fp, fn, tn: (share(2 * tp, 2 * tp + fp + fn) + share(2 * tn, 2 * tn + fn + fp)) / 2,
+    "matthews_correlation": lambda share, tp, fp, fn, tn: share(
+        tp * tn - fp * fn, ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    ),
+}
+MAXIMIZED = tuple(sorted(FORMULAS))
 OF_LABEL_SETS = ("f1_micro", "f1_macro")  # what can be maximized if a text can have several labels
 FORMS = f"a number between 0 and 1, recall=0.9, or what to maximize: {BEST} (the metric), {', '.join(MAXIMIZED)}; " + (
     f"if a text can have several labels, {' or '.join(OF_LABEL_SETS)}"

@@ -144,7 +144,8 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         return text
     if cell := curve.cell(chosen):
         depth = cell.tuned_layers or 0
-        text += _not_tried([k for k in _numbers(search.skipped) if cell.tune_embeddings or k < depth])
+        ks = [k for name in search.skipped if (k := Recipe(name).k) is not None]
+        text += _not_tried([k for k in ks if cell.tune_embeddings or k < depth])
     if named:
         share = comparison.share(named)
         known = share is not None and share.estimate is not None
@@ -292,11 +293,6 @@ def _what(recipe: Recipe, layers: int | None) -> str:
     if layers is None:
         return f"Tune the last {'layer' if k == 1 else f'{k} layers'}"
     return f"Tune the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
-
-
-def _numbers(names: Iterable[str]) -> list[int]:
-    """The numbers of layers among these values of k."""
-    return [k for name in names if (k := Recipe(name).k) is not None]
 
 
 def _times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
