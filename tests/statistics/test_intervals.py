@@ -261,14 +261,6 @@ def test_shares_without_predictions_cover_the_truth_paired_and_unpaired(correlat
     assert cover["unpaired"] / 250 >= (0.97 if correlation else 0.915)
 
 
-@pytest.mark.parametrize("rate", [0.0025, 0.02, 0.15, 0.5])
-@pytest.mark.parametrize("runs", [5, 10, 50])
-def test_the_interval_of_a_failure_rate_covers_at_least_95_percent(rate: float, runs: int) -> None:
-    ends = np.array([failure_interval(failed, runs) for failed in range(runs + 1)])
-    chance = stats.binom.pmf(np.arange(runs + 1), runs, rate)
-    assert chance[(ends[:, 0] <= rate) & (rate <= ends[:, 1])].sum() >= 0.95
-
-
 @pytest.mark.parametrize(("distance", "spread"), [(0.02, 0.01), (0.01, 0.01), (0.005, 0.015)])
 def test_the_number_of_seeds_gives_a_power_of_80_percent(distance: float, spread: float) -> None:
     seeds = seeds_needed(distance, spread**2, 0.0, 1.0)
