@@ -135,7 +135,7 @@ def _are_empty(texts: Texts) -> npt.NDArray[np.bool_]:
     return np.array([not (text.strip() and pair.strip()) for text, pair in zip(texts.texts, pairs, strict=True)])
 
 
-def notes_on_new(texts: Texts, *, scored: bool = False) -> list[str]:
+def notes_on_new(texts: Texts, *, scored: bool) -> list[str]:
     """Notes on texts to predict: those that cannot be read, and if they are ``scored``, those that read alike."""
     found, empty = garbled(texts, "new"), texts.rows[_are_empty(texts)]
     if len(empty):

@@ -26,9 +26,7 @@ RANGE, NUMBER = re.compile(r"\d+[-.]\d+"), re.compile(r"\d+([-.:_]\d+)*[.:)]?") 
 Word = tuple[int, list[str]]  # the number of its line, and its cells
 
 
-def read_conll(
-    path: Path, tag_column: int | None = None, word_column: int | None = None, *, encoding: str | None = None
-) -> Table:
+def read_conll(path: Path, tag_column: int | None, word_column: int | None, *, encoding: str | None) -> Table:
     """A table with a row per sentence: a list of ``tokens`` and a list of ``tags``.
 
     In a file with more than two columns, the others are called ``column 2``, ``column 3`` and so on. The row number of a sentence

@@ -9,7 +9,6 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.kinds import FORMAT_OF, DataSettings
-from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.wording import first_line, listed, quoted
 
@@ -23,7 +22,7 @@ SplitOf = Callable[[str], str | None]  # split_of_name or a variant
 SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}")
 
 
-def read_splits(data: str | Path, *, config: str | None = None, read: Read = read_table) -> dict[str, Table]:
+def read_splits(data: str | Path, *, config: str | None, read: Read) -> dict[str, Table]:
     """The tables of a folder or hub data set by split. The result always has a "train" split.
 
     ``read`` reads one table. The name of a file or split must contain the word train, validation (or valid, val, dev) or

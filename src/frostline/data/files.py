@@ -81,7 +81,7 @@ def read_inside(path: Path, inside: Path, limit: int = RECORD_BYTES) -> bytes:
     return read_file(path, limit)
 
 
-def read_file(path: Path, limit: int = RECORD_BYTES) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
     """The content of a file that may be a link, as in the cache of the hub.
 
     Raises:

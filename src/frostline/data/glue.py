@@ -287,7 +287,7 @@ def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
     return scores
 
 
-def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None = None) -> dict[str, Table]:
+def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None) -> dict[str, Table]:
     """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
 
     ``data`` is the folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or

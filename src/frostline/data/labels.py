@@ -252,7 +252,7 @@ def lists_in(labels: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str = "label", fold_case: bool = True) -> None:
+def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str, fold_case: bool = True) -> None:
     """Raise an error if a person would take two labels for one, or cannot see one.
 
     They differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are zero, or in

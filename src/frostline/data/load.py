@@ -93,7 +93,7 @@ class Data:
 
 
 def load_data(
-    settings: DataSettings, tables: Mapping[str, Any] | None = None, *, folds: int | str = 0, data_seed: int = 0
+    settings: DataSettings, tables: Mapping[str, Any] | None = None, *, folds: int | str = 0, data_seed: int
 ) -> Data:
     """Read the tables, choose the columns, decide the task, and hold out the rows of missing splits.
 

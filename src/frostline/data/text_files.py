@@ -95,9 +95,7 @@ def _codec(name: str) -> str:
         ) from None
 
 
-def read_delimited(
-    path: Path, column_names: Sequence[str] | None = None, *, skip_ragged: bool = False, encoding: str | None = None
-) -> Table:
+def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragged: bool, encoding: str | None) -> Table:
     """A table of texts. In tab-separated files, quotation marks are literal. Other files follow the quoting rules of CSV.
 
     In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon. ``column_names`` are the
@@ -161,7 +159,7 @@ def read_delimited(
     )
 
 
-def first_row(path: Path, encoding: str | None = None) -> list[str]:
+def first_row(path: Path, encoding: str | None) -> list[str]:
     """The cells of the first row, or an empty list if the file cannot be read."""
     with suppress(OSError):
         return next((cells for _, cells in _numbered_rows(path, encoding)[1]), [])

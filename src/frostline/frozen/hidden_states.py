@@ -359,7 +359,7 @@ def load_or_compute(
     recipe: CacheKey,
     *,
     folder: Path | None = None,
-    progress: Callable[[float], None] = lambda examples: None,
+    progress: Callable[[float], None],
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> HiddenStates:
     """Load the cached hidden states of these rows of ``tokens``. Compute and cache the missing ones.

@@ -382,9 +382,9 @@ def save_fitted(
     fitted: Fitted,
     identity: Identity,
     answer: Answer,
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None,
     *,
-    embed: bool = False,
+    embed: bool,
 ) -> None:
     """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any.
 

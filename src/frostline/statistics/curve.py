@@ -40,7 +40,7 @@ def share_point(
     target: float,
     *,
     corrected: bool,
-    by_mean: bool = False,
+    by_mean: bool,
 ) -> OperatingPoint:
     """The smallest k that reaches a share of the reference.
 

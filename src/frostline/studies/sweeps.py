@@ -166,7 +166,7 @@ def study_sweeps(
     protocol: Protocol,
     out: str | Path,
     *,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] | None,
     tasks: Sequence[str] | None = None,
     data: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,

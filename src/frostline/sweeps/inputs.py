@@ -118,7 +118,7 @@ def _layers_of(model: str, values: Mapping[str, Any]) -> int | None:
     return layers_in_config(model_folder(model, values.get("revision"), ["config.json"])[0])
 
 
-def check_inputs(spec: Settings, more: Sequence[Recipe] = ()) -> None:
+def check_inputs(spec: Settings, more: Sequence[Recipe]) -> None:
     """Refuse what :func:`frostline.sweeps.prepare.prepare` would refuse without the weights of the model.
 
     Of a model on the hub, config.json is downloaded. A data set on the hub is not loaded.

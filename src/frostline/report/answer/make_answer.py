@@ -75,7 +75,7 @@ def answer_one(
     evidence: Evidence,
     settings: AnalysisSettings,
     layers: int | None,
-    search: SearchOutcome = NO_SEARCH,
+    search: SearchOutcome,
 ) -> SizeAnswer:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     corrected = settings.corrected and evidence.chance is not None

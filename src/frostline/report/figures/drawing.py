@@ -71,7 +71,7 @@ def figure_of(width: int, height: int) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_frame(axes: Axes, title: str = "") -> None:
+def draw_frame(axes: Axes, title: str) -> None:
     """Draw the horizontal grid, remove the left spine and set the title."""
     axes.set_title(title, pad=10)
     axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)
