@@ -134,9 +134,12 @@ def test_attention_of_some_examples_equals_that_of_the_whole_batch(lengths: list
         assert torch.allclose(out, whole[:, start : start + length], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "gemma3_text"])  # the last one scales otherwise
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert"])
 def test_a_packed_model_gives_the_same_logits_with_and_without_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(name)
+    for module in model.modules():
+        if hasattr(module, "scaling"):  # not that of torch, as in some types of model
+            module.scaling *= 2
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper, torch.no_grad():
         logits = upper(batch, None)
