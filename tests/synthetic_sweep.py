@@ -38,7 +38,7 @@ class Texts:
     """The examples of a synthetic sweep."""
 
     labels: Sequence[str] = ("negative", "positive")  # empty for regression
-    texts: Sequence[str] = ("a fine film", "not a fine film")
+    texts: Sequence[str] = tuple(f"a fine film, part {n}" for n in range(1_000))
     rows: int = 300  # of validation and of test
     test: bool = True
 
