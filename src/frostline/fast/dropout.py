@@ -45,7 +45,7 @@ class Dropout:
     """Draws masks from its own generator: the same seed gives the same masks in the same order.
 
     Stacked runs have one seed each, and each seed draws the masks for an equal part of the elements. The masks of a run depend
-    on the other runs of its stack only through the length of the longest text.
+    on the other runs of its stack only through the lengths of their texts.
     """
 
     def __init__(self, *seeds: int) -> None:
