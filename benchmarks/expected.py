@@ -37,7 +37,7 @@ def truths(made: Draw, trained_on: int, runs: dict[str, Any]) -> dict[str, list[
     found: dict[str, list[float]] = {}
     for n, ((rate, head, epochs), recipes) in enumerate(together.items()):
         rates = {"learning_rate": rate, "head_learning_rate": rate if head is None else head}
-        tune = [recipe.partition(" for ")[0] for recipe in recipes]
+        tune = list(dict.fromkeys(["full", *(recipe.partition(" for ")[0] for recipe in recipes)]))  # ways need a reference
         out = made.folder / f"truth-{n}"
         answer = frostline.sweep(**given, **rates, tune=tune, num_train_epochs=epochs, out=out).answer
         scores = {
