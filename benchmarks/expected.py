@@ -30,14 +30,16 @@ def truths(made: Draw, trained_on: int, runs: dict[str, Any]) -> dict[str, list[
     for recipe, run in runs.items():
         together[run.learning_rate, run.head_learning_rate, run.num_train_epochs].append(recipe)
     given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.metric, "test": "none"}
-    given |= {"validation": written(made.folder / "unseen.csv", made.dev[:UNSEEN]), "train_size": trained_on}
+    drawn = np.random.default_rng(made.draw).permutation(len(made.dev))[:UNSEEN]  # files may be sorted
+    given |= {"validation": written(made.folder / "unseen.csv", [made.dev[n] for n in drawn]), "train_size": trained_on}
     given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": SEEDS, "refit": False, "progress": Progress()}
     if made.metric == "spearmanr":
         given["task_type"] = "regression"
     found: dict[str, list[float]] = {}
     for n, ((rate, head, epochs), recipes) in enumerate(together.items()):
         rates = {"learning_rate": rate, "head_learning_rate": rate if head is None else head}
-        tune = list(dict.fromkeys(["full", *(recipe.partition(" for ")[0] for recipe in recipes)]))  # ways need a reference
+        tune = [recipe.partition(" for ")[0] for recipe in recipes]
+        tune += ["full"] * ("full" not in tune)  # ways need a reference
         out = made.folder / f"truth-{n}"
         answer = frostline.sweep(**given, **rates, tune=tune, num_train_epochs=epochs, out=out).answer
         scores = {
