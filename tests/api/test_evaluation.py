@@ -73,6 +73,21 @@ def test_a_text_in_two_rows_counts_once_in_the_intervals(task_type: str) -> None
     assert numbers(scored(twice, N)) == pytest.approx(numbers(scored(once, N)))
 
 
+def test_a_rare_class_with_two_texts_has_the_interval_of_two_examples() -> None:
+    """Ten rows of two texts, all right, prove no more than two rows do; the other class has 90 different texts."""
+    targets = np.repeat([0, 1], [10, 90])
+    logits = np.where(targets[:, None] == np.arange(2), 1.0, -1.0)
+
+    def rare(some: Any) -> Any:
+        texts = texts_of(some) | {"texts": tuple(f"text {row % 2 if row < 10 else row}" for row in some)}
+        predictions = Outputs.of_task(CLASSIFICATION, LABELS[:2], None).of_logits(Texts(**texts), logits[some], 0)
+        return evaluate(predictions, Examples(**texts, targets=targets[some])).classes[0]
+
+    every, two = rare(np.arange(100)), rare(np.array([0, 1, *range(10, 100)]))
+    for name in ("precision", "recall", "f1"):
+        assert getattr(every, name).low == pytest.approx(getattr(two, name).low)
+
+
 def test_the_interval_of_r2_contains_a_score_below_its_usual_range() -> None:
     """Numbers far from the targets, as of a model that has not learned their scale."""
     rows, far = np.arange(N), RNG.normal(size=(N, 1))

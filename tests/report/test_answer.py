@@ -3,17 +3,20 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from frostline.report.answer.scores_on_test import add_test_scores, sentences_on_test
+from frostline.report.rebuild import rebuild
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import PROBE
 from synthetic_answer import LAYERS, ROWS, VALIDATION, answer_of, cells, clear, make_runs
+from synthetic_sweep import make_folder
 
 
 def test_a_clear_winner() -> None:
@@ -207,3 +210,14 @@ def test_a_recommended_model_that_trains_no_layer_has_its_score_on_test() -> Non
         assert own == said and full.startswith("Full fine-tuning reaches accuracy 0.900 on test (mean of 5 seeds, 95 %")
     assert sentences_on_test(replace(size, reference=None), "accuracy") == [said]
     assert sentences_on_test(replace(size, reference=None, decision=None), "accuracy") == []
+
+
+def test_rows_with_the_same_text_count_as_one_text_in_a_sweep(tmp_path: Path) -> None:
+    """The same scores on 300 texts, and on 300 rows that share 20 texts."""
+    many = rebuild(make_folder(tmp_path / "many", tune=(0, 2, "full"))).sizes[0]
+    few = rebuild(make_folder(tmp_path / "few", tune=(0, 2, "full"), texts=[f"text {n}" for n in range(20)])).sizes[0]
+    assert few.clear_distance == pytest.approx(many.clear_distance * (300 / 20) ** 0.5)
+    for rare, often in zip(few.cells, many.cells, strict=True):
+        assert rare.validation.mean == often.validation.mean
+        widths = [one.validation.high - one.validation.low for one in (rare, often)]  # type: ignore[operator]
+        assert widths[0] > widths[1] + 0.02

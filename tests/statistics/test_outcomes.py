@@ -61,7 +61,7 @@ def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
 
 def test_the_clear_distance_depends_on_the_fewest_rows_and_the_metric() -> None:
     class Folds(Scores):
-        def rows_of(self, runs: Iterable[str]) -> int:
+        def texts_of(self, runs: Iterable[str]) -> int:
             return {"1-0": 64, "1-1": 100, "1-2": 16}[next(iter(runs))]
 
     runs = [one("1", 0, 0.8), one("1", 1, 0.7), one("1", 2, None), one("1", 3, 0.9, status="pending")]

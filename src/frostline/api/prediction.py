@@ -3,7 +3,7 @@
 import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -494,7 +494,8 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
     else:
         outputs = _of_labels(predictions)[rows] if labels else predictions.values[rows]
     names = [metric.name for metric in metrics_for(predictions.task_type, len(labels), labels)]
-    splits = {name: Labelled.of(examples, predictions.task_type, labels, name) for name in names}
+    first = Labelled.of(examples, predictions.task_type, labels, names[0])
+    splits = {name: replace(first, metric=name) for name in names}
     scores = {}
     for name, split in splits.items():
         found = RunPredictions(split, lambda run: outputs).alone("")

@@ -53,10 +53,10 @@ def clear_distance(runs: Iterable[RunResult], evidence: Evidence) -> float:
 
     0 if the number of rows or the metric is unknown.
     """
-    rows = min((evidence.rows_of([run.run]) or 0 for run in scored(done(runs))), default=0)
-    if not rows or evidence.metric not in METRICS:
+    texts = min((evidence.texts_of([run.run]) or 0 for run in scored(done(runs))), default=0)
+    if not texts or evidence.metric not in METRICS:
         return 0.0
-    return CLEAR * (1 - METRICS[evidence.metric].lowest) / 2 / sqrt(rows)
+    return CLEAR * (1 - METRICS[evidence.metric].lowest) / 2 / sqrt(texts)
 
 
 def with_outcomes(runs: Sequence[RunResult], chance: float | None, clear: float = 0.0) -> list[RunResult]:

@@ -18,7 +18,7 @@ from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities, entity_types
 from frostline.statistics.answer import CalibrationError, ClassScores
 from frostline.statistics.inference import Ratio, row_groups, score_interval
-from frostline.statistics.metrics import defined, entity_counts, is_scored, predict, scored_rows
+from frostline.statistics.metrics import EXPECTED, PREDICTED, defined, entity_counts, is_scored, predict, scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.threshold_rule import FORMULAS, RECALL, ThresholdRule
 
@@ -80,11 +80,13 @@ def intervals_by_class(split: Labelled, logits: NDArray[Any]) -> list[ClassScore
     total = counts.sum(0)
     scores = _class_scores(total)  # [3, K]
     left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(split.texts)])  # [groups, 3, K]
-    texts = len(np.unique(split.texts)) / max(len(counts), 1)  # of each row
 
-    def interval(n: int, c: int, examples: float) -> Ratio:
-        """``examples`` are what the score is a share of."""
-        low, high = score_interval(float(scores[n, c]), left_out[:, n, c], 1 / max(examples * texts, 1.0))
+    def interval(n: int, c: int, *of: int) -> Ratio:
+        """``of``: the places of the counts that the score is a share of. Those of one text count once."""
+        own = counts[:, c, of]
+        rows = np.asarray(own.any(1))
+        examples = own.sum() / len(of) * split.different_texts(rows) / max(rows.sum(), 1)
+        low, high = score_interval(float(scores[n, c]), left_out[:, n, c], 1 / max(examples, 1.0))
         unknown = np.isnan(scores[n, c])
         return Ratio(
             defined(float(scores[n, c])), None if unknown else max(low, 0.0), None if unknown else min(high, 1.0)
@@ -94,11 +96,11 @@ def intervals_by_class(split: Labelled, logits: NDArray[Any]) -> list[ClassScore
         ClassScores(
             label=label,
             examples=int(expected),
-            precision=interval(0, c, predicted),
-            recall=interval(1, c, expected),
-            f1=interval(2, c, (predicted + expected) / 2),
+            precision=interval(0, c, PREDICTED),
+            recall=interval(1, c, EXPECTED),
+            f1=interval(2, c, PREDICTED, EXPECTED),
         )
-        for c, (label, (_, predicted, expected)) in enumerate(zip(_kinds(split), total.tolist(), strict=True))
+        for c, (label, expected) in enumerate(zip(_kinds(split), total[:, EXPECTED].tolist(), strict=True))
     ]
 
 

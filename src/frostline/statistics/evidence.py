@@ -64,6 +64,9 @@ class Evidence(Protocol):
     def rows_of(self, runs: Iterable[str]) -> int | None:
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
 
+    def texts_of(self, runs: Iterable[str]) -> int | None:
+        """The number of different texts in these rows; None if it is unknown."""
+
 
 def by_seed(runs: Sequence[Scored], scores: Sequence[Score]) -> dict[str, Score]:
     """Scores by seed; a seed that occurs again counts as a seed of its own."""
@@ -136,6 +139,9 @@ class Scores:
         return Observed(scores, None, depth)
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
+        return self.rows
+
+    def texts_of(self, runs: Iterable[str]) -> int | None:
         return self.rows
 
 

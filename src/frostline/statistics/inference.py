@@ -78,11 +78,11 @@ GROUPS = 50
 def row_groups(alike: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """For each group, the rows that remain without it. Texts are assigned to groups at random, with a fixed seed.
 
-    Rows with the same text are in the same group: a model is right on all of them or on none (a jackknife over clusters; Cameron
-    and Miller 2015, Journal of Human Resources 50, section II).
+    Rows whose texts read alike are in the same group: a model is mostly right on all of them or on none (a jackknife over
+    clusters; Cameron and Miller 2015, Journal of Human Resources 50, section II).
 
     Args:
-        alike: A number for each row, ``[rows]``; rows with the same text have the same one.
+        alike: A number for each row, ``[rows]``; rows whose texts read alike have the same one.
     """
     _, text = np.unique(alike, return_inverse=True)
     texts = int(text.max(initial=-1)) + 1

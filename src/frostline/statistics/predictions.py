@@ -72,6 +72,10 @@ class Labelled:
         """``alike``, or a number of its own for each row."""
         return np.arange(len(self.targets)) if self.alike is None else self.alike
 
+    def different_texts(self, rows: NDArray[np.bool_]) -> int:
+        """The number of different texts in these rows."""
+        return len(np.unique(self.texts[rows]))
+
     def __post_init__(self) -> None:
         """Refuse targets and a metric that the task does not have. They may come from the folder of somebody else.
 
@@ -250,6 +254,9 @@ class RunPredictions:
     def rows_of(self, runs: Iterable[str]) -> int:
         return int(self._scored_by(runs).sum())
 
+    def texts_of(self, runs: Iterable[str]) -> int:
+        return self.split.different_texts(self._scored_by(runs))
+
     def _scored_by(self, runs: Iterable[str]) -> NDArray[np.bool_]:
         """Whether at least one of the runs is scored on each row, ``[rows]``."""
         return np.asarray(np.any([np.zeros(self.rows, np.bool_), *(self._rows_scored(run) for run in runs)], axis=0))
@@ -266,11 +273,12 @@ class RunPredictions:
 
     @property
     def _range(self) -> float:
+        """The width of the metric's scale."""
         return 1 - METRICS[self.metric].lowest
 
     def _max_row_effect(self, rows: NDArray[np.bool_]) -> float:
         """How far one text, in one row or several, can move a score on these rows."""
-        return self._range / max(len(np.unique(self.split.texts[rows])), 1)
+        return self._range / max(self.split.different_texts(rows), 1)
 
 
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:

@@ -41,7 +41,7 @@ class LinearModel:
 
 
 # Returns the model, its penalty per training row, and the cross-validated logits of the training rows before calibration, [n, C],
-# each from a fit without this row.
+# each from a fit without this row (other rows may have its text).
 Fit = Callable[[Features, Targets, int], tuple[LinearModel, float, Array]]
 
 

@@ -235,12 +235,12 @@ class SavedEstimator:
             streams=streams,
         )
         for part, now, then in (
-            ("weights", pretrained.weights, facts.weights),
+            ("weights, configuration or code", pretrained.weights, facts.weights),
             ("tokenizer files", pretrained.vocabulary, facts.vocabulary),
         ):
             if now != then:
                 raise FrostlineError(
-                    f"The {part} of {name} have changed since the probe in {self.folder} was fitted: restore the old {part}, or "
+                    f"The {part} of {name} have changed since the probe in {self.folder} was fitted: restore the old ones, or "
                     "fit the probe again with `frostline probe`."
                 )
         apart = facts.vector == APART
