@@ -7,7 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CODE = sorted(path for folder in ("src", "tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py"))
-DOCS = (path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "tables")  # which `make docs` writes
+DOCS = (
+    path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "tables"
+)  # which `make docs` writes
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *DOCS]
 WORDS = 40
 DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
