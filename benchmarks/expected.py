@@ -8,25 +8,27 @@ The truth is its mean score on rows that the search has not seen. The journal in
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from measuring import Facts, Journal, warm_up, write_result
 from peers import MAX_LENGTH, Draw, known_tasks
-from refit import parser_of_draws, written
+from refit import missing, parser_of_draws, written
 
 import frostline
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from frostline.training.run import Run
 
 ROWS, UNSEEN, SEEDS = 300, 1_000, (100, 101, 102)
 TASKS = ("SST-2", "STS-B", "reviews: sentiment", "reviews: kind of product")
 
 
-def truths(made: Draw, trained_on: int, runs: dict[str, Any]) -> dict[str, list[float]]:
+def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run]) -> dict[str, Any]:
     """The scores on unseen rows of each recipe, given a run of it."""
-    together = defaultdict(list)
+    together = defaultdict[tuple[float | None, float | None, float], list[Recipe]](list)
     for recipe, run in runs.items():
         together[run.learning_rate, run.head_learning_rate, run.num_train_epochs].append(recipe)
     given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.metric, "test": "none"}
@@ -35,17 +37,16 @@ def truths(made: Draw, trained_on: int, runs: dict[str, Any]) -> dict[str, list[
     given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": SEEDS, "refit": False, "progress": Progress()}
     if made.metric == "spearmanr":
         given["task_type"] = "regression"
-    found: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
     for n, ((rate, head, epochs), recipes) in enumerate(together.items()):
-        rates = {"learning_rate": rate, "head_learning_rate": rate if head is None else head}
-        tune = [recipe.partition(" for ")[0] for recipe in recipes]
-        tune += ["full"] * ("full" not in tune)  # ways need a reference
+        rates: dict[str, Any] = {"learning_rate": rate, "head_learning_rate": rate if head is None else head}
+        tune = [recipe.trained for recipe in recipes]
+        if not any(recipe.is_k for recipe in tune):
+            tune.append(HEAD_ONLY)  # the cheapest k: a sweep of ways needs one
         out = made.folder / f"truth-{n}"
-        answer = frostline.sweep(**given, **rates, tune=tune, num_train_epochs=epochs, out=out).answer
-        scores = {
-            cell.recipe.trained: [point.validation_best for point in cell.points] for cell in answer.sizes[0].cells
-        }
-        found |= {recipe: scores[recipe.partition(" for ")[0]] for recipe in recipes}  # type: ignore[misc, index]
+        cells = frostline.sweep(**given, **rates, tune=tune, num_train_epochs=epochs, out=out).answer.sizes[0].cells
+        scores = {cell.recipe.trained: [point.validation_best for point in cell.points] for cell in cells}
+        found |= {recipe: scores[recipe.trained] for recipe in recipes}
     return found
 
 
@@ -56,8 +57,7 @@ def measure(made: Draw) -> list[Facts]:
     size = frostline.open(made.folder / "found").answer.sizes[0]
     assert size.folds, "the search had no folds"
     specs = {digest: run.spec for digest, run in Folder(made.folder / "found").store.results().items()}
-    cells = {str(cell.recipe): cell for cell in size.cells if cell.in_mean}
-    runs = {name: specs[cell.in_mean[0].run] for name, cell in cells.items()}
+    runs = {cell.recipe: specs[cell.in_mean[0].run] for cell in size.cells if cell.in_mean}
     scores = truths(made, ROWS - ROWS // size.folds, runs)
     full = np.array(scores[str(size.reference)])
     return [
@@ -113,13 +113,10 @@ def main() -> None:
     journal, known = Journal(options.out / "expected.jsonl"), known_tasks(options.data)
     journal.begin({"rows": ROWS, "unseen": UNSEEN, "seeds": list(SEEDS)})
     warm_up("torch", "transformers", "sklearn")
-    for draw in range(options.draws):
-        for name in options.tasks.split(",") if options.tasks else TASKS:
-            cell = {"task": name, "draw": draw}
-            if not any(cell.items() <= line.items() for line in journal.lines()):
-                folder = options.out / f"{list(known).index(name)}-{ROWS}-{draw}"
-                made = Draw(folder, options.model, known[name], ROWS, draw)
-                journal.add(*({**cell, **line} for line in measure(made)))
+    for cell in missing(options, TASKS, journal):
+        name, draw = cell["task"], cell["draw"]
+        made = Draw(options.out / f"{list(known).index(name)}-{ROWS}-{draw}", options.model, known[name], ROWS, draw)
+        journal.add(*({**cell, **line} for line in measure(made)))
     found = [line for line in journal.lines() if "recipe" in line]
     table = table_of(found)
     write_result(options.json, "Are the expected scores of real searches right?", [table], found)

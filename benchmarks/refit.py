@@ -117,17 +117,24 @@ def parser_of_draws(description: str | None, draws: int) -> argparse.ArgumentPar
     return parser
 
 
+def missing(options: argparse.Namespace, tasks: Sequence[str], journal: Journal) -> Iterator[Facts]:
+    """Task and draw of each cell that the journal does not have."""
+    for draw in range(options.draws):
+        for name in options.tasks.split(",") if options.tasks else tasks:
+            cell = {"task": name, "draw": draw}
+            if not any(cell.items() <= line.items() for line in journal.lines()):
+                yield cell
+
+
 def main() -> None:
     options = parser_of_draws(__doc__, 5).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     journal, known = Journal(options.out / "journal.jsonl"), tasks(options.data)
     journal.begin({"rows": ROWS, "folds": FOLDS, **RECIPE})
-    for draw in range(options.draws):
-        for name in options.tasks.split(",") if options.tasks else known:
-            train, dev, settings = known[name]
-            if not any((line.get("task"), line.get("draw")) == (name, draw) for line in journal.lines()):
-                folder = options.out / f"{list(known).index(name)}-{draw}"
-                journal.add({"task": name, **measure(folder, options.model, train, dev, settings, draw)})
+    for cell in missing(options, tuple(known), journal):
+        name, draw = cell["task"], cell["draw"]
+        folder = options.out / f"{list(known).index(name)}-{draw}"
+        journal.add({**cell, **measure(folder, options.model, *known[name], draw)})
     found = [line for line in journal.lines() if "task" in line]
     table = table_of(found)
     write_result(options.json, "Is the delivered model better if it is trained once more on all rows?", [table], found)
