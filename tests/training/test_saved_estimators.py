@@ -122,7 +122,7 @@ def finished(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": "others"}, "The weights of .* have changed since the probe in"),
+        ({"weights": "others"}, "The weights, configuration or code of .* have changed since the probe in"),
         ({"vocabulary": "others"}, "The tokenizer files of .* have changed since the probe in"),
         ({"layers": [99]}, "reads other layers than .* has"),
         ({"layers": [1, 2, 3, 1, 2]}, "reads other layers than .* has"),
