@@ -53,7 +53,7 @@ def with_threshold() -> Answer:
     bins: Any = {"confidence": [], "accuracy": [], "examples": []}
     error = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, **bins)
     judged = {"temperature": 2.0, "before": error, "after": error}
-    calibration = Calibration(examples=9, counted="examples", saved=False, **judged)
+    calibration = Calibration(rows=1000, examples=9, counted="examples", saved=False, **judged)
     return of_sweep(make_runs(clear), threshold=threshold, calibration=calibration)
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score
 
 import synthetic_answer
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
-from frostline.report.answer.recommended_classes import add_classes, threshold_sentences
+from frostline.report.answer.recommended_classes import add_classes, output_sentences, threshold_sentences
 from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table
@@ -35,15 +35,15 @@ def with_settings(out: Path, settings: str) -> dict[str, Any]:
     return rebuild(out)
 
 
-def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> Answer:
-    """What the answer says of one run on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
+def answered(targets: np.ndarray, *logits: np.ndarray, **settings: Any) -> Answer:
+    """What the answer says of runs of one k on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
     task, metric = (MULTI_LABEL, "f1_macro") if targets.ndim > 1 else (CLASSIFICATION, "f1")
-    answer = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=1))
-    recommended = answer.sizes[0].recommended
-    assert recommended is not None
-    validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
+    answer = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=len(logits)))
+    runs = [run.run for run in answer.sizes[0].cells[0].points]
+    validation = Labelled(targets, task, ("price", "story", "plot")[: logits[0].shape[1]], metric)
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
-    add_classes(answer, validation, {recommended.run: logits}.__getitem__, spec)
+    answer.validation_rows = len(targets)
+    add_classes(answer, validation, dict(zip(runs, logits, strict=True)).__getitem__, spec)
     return answer
 
 
@@ -149,15 +149,20 @@ def test_a_label_that_only_the_held_out_fold_has_is_predicted_from_one_half() ->
 
 
 @pytest.mark.parametrize("sets", [False, True])
-def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
-    """With folds, each run is scored on its own fold only."""
+@pytest.mark.parametrize("held_out", [[1], [1, 2], [2, 2, 0, 1]])
+def test_with_folds_all_rows_count_that_a_run_is_scored_on(sets: bool, held_out: list[int]) -> None:
+    """Each run is scored on its own fold of three only."""
     draw = np.random.default_rng(0)
     targets = draw.random((80, 3)) < 0.5 if sets else draw.integers(0, 2, 80)
-    logits, scored = draw.normal(size=(80, 3 if sets else 2)), np.arange(80) % 2 == 1
-    with_folds = np.where(scored[:, None], logits, np.nan)
+    logits, fold = draw.normal(size=(80, 3 if sets else 2)), np.arange(80) % 3
+    runs, scored = [np.where((fold == one)[:, None], logits, np.nan) for one in held_out], np.isin(fold, held_out)
     settings: dict[str, Any] = {"threshold": "best", "calibrate": True}
-    found, alone = answered(targets, with_folds, **settings), answered(targets[scored], logits[scored], **settings)
+    found, alone = answered(targets, *runs, **settings), answered(targets[scored], logits[scored], **settings)
     assert found.calibration == alone.calibration and found.threshold == alone.threshold
+    counted = [
+        text for text in output_sentences(found) if text.startswith(f"Of 80 labelled rows, {scored.sum()} count")
+    ]
+    assert len(counted) == (not scored.all()) and not any("labelled rows" in text for text in output_sentences(alone))
 
 
 def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:

@@ -284,11 +284,13 @@ class Calibration:
     """The calibration of the recommended model, before and after the division by a temperature.
 
     Attributes:
+        rows: The number of validation rows that count. With folds, a run of the recommended k was not trained on them.
         examples: Their number.
         counted: What counts as an example: ``examples``, ``pairs`` or ``words``.
         saved: Whether the temperature is saved with the model.
     """
 
+    rows: int
     examples: int
     counted: str
     saved: bool

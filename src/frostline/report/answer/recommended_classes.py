@@ -12,7 +12,7 @@ from frostline.data.wording import listed, quoted
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLDS
 from frostline.report import formatting
 from frostline.report.names import metric
-from frostline.statistics.answer import Answer, Calibration, SizeAnswer, Threshold
+from frostline.statistics.answer import Answer, Calibration, Recommended, SizeAnswer, Threshold
 from frostline.statistics.class_outputs import (
     OUTPUTS,
     Folds,
@@ -41,7 +41,8 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     """Add ``classes``, ``calibration`` and ``threshold`` to an answer, unless it is of a regression or recommends nothing.
 
     The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is
-    saved. A recommended model that trains no layer has neither calibration nor threshold.
+    saved. With folds, the rows that it was trained on are predicted by other runs of the k, as far as their folds go. A
+    recommended model that trains no layer has neither calibration nor threshold.
 
     Args:
         answer: The answer; its first train size counts.
@@ -55,7 +56,7 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     answer.classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
     if size.recommended is None:
         return
-    best = logits(size.recommended.run)
+    best = _out_of_fold(size, size.recommended, logits)
     scored = np.flatnonzero(scored_rows(best))
     best, targets = best[scored], validation.targets[scored]
     folds = folds_of(validation.texts[scored], np.random.default_rng(SEED))
@@ -68,6 +69,7 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
         answer.threshold = Threshold(rule=str(spec.threshold), metric=rule.metric, **found)
     scaled = cross_fitted(best, targets, folds)
     answer.calibration = Calibration(
+        rows=len(scored),
         examples=len(class_examples(best, targets)[1]),
         counted=COUNTED.get(validation.task_type, "examples"),
         saved=spec.calibrate,
@@ -84,6 +86,16 @@ def runs_of_choice(size: SizeAnswer) -> list[str]:
         assert size.decision is not None
         return [size.decision.choice]
     return [run.run for run in cell.in_mean]
+
+
+def _out_of_fold(size: SizeAnswer, recommended: Recommended, logits: LogitsOf) -> NDArray[Any]:
+    """The logits of the best run; in rows that it is not scored on, those of the first run of its k that is scored on them."""
+    found, cell = logits(recommended.run).copy(), size.cell(recommended.recipe)
+    for run in cell.in_mean if cell else ():
+        missing = ~scored_rows(found)
+        if missing.any() and run.outcome == "ok":
+            found[missing] = logits(run.run)[missing]
+    return found
 
 
 def _of_class(
@@ -160,11 +172,8 @@ WHO_APPLIES = "frostline predict applies what is saved; transformers ignores it.
 
 def output_sentences(answer: Answer) -> list[str]:
     """All sentences; none for a regression, or if nothing is recommended."""
-    calibration, threshold = answer.calibration, answer.threshold
-    if calibration is None:
-        return []
-    sentences = calibration_sentences(calibration) + (threshold_sentences(threshold) if threshold else [])
-    return [*sentences, *([WHO_APPLIES] if is_saved(answer) else [])]
+    of_threshold = threshold_sentences(answer.threshold) if answer.threshold else []
+    return [*calibration_sentences(answer), *of_threshold, *([WHO_APPLIES] if is_saved(answer) else [])]
 
 
 def is_saved(answer: Answer) -> bool:
@@ -172,11 +181,18 @@ def is_saved(answer: Answer) -> bool:
     return bool(answer.threshold or (answer.calibration and answer.calibration.saved))
 
 
-def calibration_sentences(calibration: Calibration) -> list[str]:
+def calibration_sentences(answer: Answer) -> list[str]:
     """How far the probabilities are from the accuracy, what a temperature changes, and whether it is saved."""
+    calibration = answer.calibration
+    if calibration is None:
+        return []
     before, after = calibration.before, calibration.after
     counted = COUNTED_IN_WORDS.get(calibration.counted)
+    few = (
+        f"Of {answer.validation_rows:,} labelled rows, {calibration.rows:,} count here: more seeds hold out more folds."
+    )
     sentences = [
+        *([few] if calibration.rows < answer.validation_rows else []),
         *([counted] if counted else []),
         f"The probability of the predicted class differs from the accuracy by {formatting.score(before.error)} on average "
         "(expected calibration error).",

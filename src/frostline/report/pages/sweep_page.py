@@ -85,7 +85,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
         failed_runs=total(rate.failures for rate in answer.rates),
         errors=errors,
         classes={
-            "calibration": calibration_sentences(answer.calibration) if answer.calibration else [],
+            "calibration": calibration_sentences(answer),
             "threshold": threshold_sentences(answer.threshold) if answer.threshold else [],
             "saved": WHO_APPLIES if is_saved(answer) else "",
         },
