@@ -35,7 +35,11 @@ def experiment_of(pretrained, tokens, problem, splits, *, packed=True, precision
     """A context without cached hidden states, on a CPU."""
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     machine, worker = Machine(torch.device("cpu"), precision), Worker(Batching(packed, head_tokens or {}))
-    return Experiment(pretrained, machine, problem, tokens, splits, reads, worker=worker)
+    examples = {
+        name: Examples(texts=tuple(map(str, rows)), pairs=None, rows=rows, name=name, targets=problem.targets[rows])
+        for name, rows in splits.items()
+    }
+    return Experiment(pretrained, machine, problem, tokens, splits, reads, examples=examples, worker=worker)
 
 
 def context_of(folder, *, packed=True, precision="float32", regression=False):

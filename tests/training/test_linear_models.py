@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -60,6 +60,30 @@ def test_held_out_values_and_penalty_equal_leave_one_out(rows: int, width: int) 
         if penalty == best:
             np.testing.assert_allclose(values[:, 0], held_out, rtol=1e-8)
     assert min(errors, key=lambda penalty: errors[penalty]) == best
+
+
+@pytest.mark.parametrize(("rows", "copies"), [(40, 2), (40, 15), (12, 2), (12, 5)])  # of 13 features
+def test_a_row_is_held_out_with_all_that_read_alike(rows: int, copies: int) -> None:
+    x, y = drawn(rows, 13, 0)
+    alike = np.maximum(np.arange(rows) - copies + 1, 0)
+    _, penalty, values = ridge(x, y, 0, alike)
+    standard = StandardScaler().fit_transform(x.astype(float))
+    expected = cross_val_predict(Ridge(penalty * rows), standard, y, groups=alike, cv=LeaveOneGroupOut())
+    np.testing.assert_allclose(values[:, 0], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("fit", [ridge, logistic])
+def test_a_text_that_repeats_is_never_held_out_alone(fit: Any) -> None:
+    """Its other row would give it away. Every row twice says no more than every row once."""
+    x = np.random.default_rng(0).normal(size=(60, 100)).astype(np.float32)
+    y, twice = np.random.default_rng(1).integers(0, 2, 60), np.tile(np.arange(60), 2)
+    once, penalty, values = fit(x, y, 2)
+    model, same, of_both = fit(x[twice], y[twice], 2, twice)
+    assert (of_both.argmax(1) == y[twice]).mean() < 0.7
+    if fit is ridge:
+        assert same == penalty
+        np.testing.assert_allclose(of_both, values[twice], atol=1e-9)
+        np.testing.assert_allclose(model.weights, once.weights, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

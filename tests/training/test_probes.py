@@ -168,6 +168,15 @@ def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: 
     assert flipped.report.best.validation == pytest.approx(1 - probed.report.best.validation)
 
 
+@pytest.mark.parametrize("of_tags", [False, True])
+def test_every_row_twice_gives_the_probes_of_every_row_once(base: Path, of_tags: bool) -> None:
+    train = TRAIN if of_tags else pd.DataFrame(sentences(60)).drop_duplicates("text").assign(label=["a", "b", "b"] * 20)
+    given = {"model": base, "validation": train[:20], "max_truncated": 1.0, **EXACT}
+    once, twice = (frostline.probe(train=pd.concat([train] * n), **given)[0].report.probes for n in (1, 2))
+    assert [probe.penalty for probe in twice] == [probe.penalty for probe in once]
+    assert [probe.held_out for probe in twice] == pytest.approx([probe.held_out for probe in once], abs=1e-9)
+
+
 def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "PENALTIES", (1e-2, 1.0))
     frame = pd.DataFrame(sentences(80)).assign(text_pair=lambda f: f["text"].iloc[::-1].tolist())

@@ -504,9 +504,7 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
         examples=len(examples),
         scores=scores,
         classes=intervals_by_class(splits[names[0]], outputs) if labels else [],
-        calibration=_calibration(predictions, rows, targets)
-        if isinstance(predictions, Predictions) and labels
-        else None,
+        calibration=_calibration(predictions, rows, first) if isinstance(predictions, Predictions) and labels else None,
     )
 
 
@@ -528,8 +526,8 @@ def _of_tags(predictions: TagPredictions, rows: NDArray[np.int64], words: int) -
     return outputs
 
 
-def _calibration(predictions: Predictions, rows: NDArray[np.int64], targets: NDArray[Any]) -> CalibrationError:
+def _calibration(predictions: Predictions, rows: NDArray[np.int64], split: Labelled) -> CalibrationError:
     probability = np.clip(predictions.values[rows].astype(np.float64), LEAST, 1 - LEAST)
     several = predictions.task_type == MULTI_LABEL
     logits = np.log(probability / (1 - probability)) if several else np.log(probability)
-    return calibration(logits, targets, np.random.default_rng(SEED))
+    return calibration(logits, split.targets, np.random.default_rng(SEED), split.texts)

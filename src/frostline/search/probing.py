@@ -5,7 +5,7 @@ They compete with every k. The probes also suggest the k that a search trains fi
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,7 @@ def probe_layers(
     task, pretrained, layers = data.task, experiment.pretrained, experiment.pretrained.anatomy.count
     fitted = fit_probes(examples_of(experiment, train, range(layers + 1)), layers, kind)
     best, held = best_probe(fitted), examples_of(experiment, validation, range(layers + 1))
-    texts, every = experiment.examples_of(validation, "validation"), np.arange(len(validation))
-    split = replace(held.split, alike=texts.first_alike())
+    split, every = held.split, np.arange(len(validation))
     probes = {
         probe.input: ReportedProbe(
             **dict(probe.input),

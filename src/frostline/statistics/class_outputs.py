@@ -210,27 +210,32 @@ def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], folds: Folds) -> N
     return scaled
 
 
-def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> CalibrationError:
+def calibration(
+    logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator, alike: Targets | None = None
+) -> CalibrationError:
     """How well the probabilities of the predicted classes agree with their accuracy.
 
     Args:
         logits: ``[n, C]``, with n at least 1.
         targets: Class indices, label sets or tags.
         rng: Draws the outcomes of ``by_chance``.
+        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one, and one outcome. None: all differ.
 
     Returns:
         The expected calibration error (Guo et al. 2017, equation 3) in bins with equally many examples, which bias it less than
         bins of equal width (Roelofs et al. 2022, arXiv:2012.08668): the mean distance of confidence and accuracy, weighted by
         the examples of a bin; its mean and its 95 % quantile if the probabilities were exactly right; and the bins.
     """
+    texts = _texts_of_examples(logits, targets, np.arange(len(targets)) if alike is None else alike)
     logits, targets = class_examples(logits, targets)
     found = softmax(logits.astype(np.float64))
-    right, bins = found.argmax(1) == targets, _bins(confidence := found.max(1))
+    right, bins = found.argmax(1) == targets, _bins(confidence := found.max(1), len(np.unique(texts)))
     weights = [len(rows) / len(targets) for rows in bins]
     confidences, accuracies = ([float(part[rows].mean()) for rows in bins] for part in (confidence, right))
     simulated = np.zeros(DRAWS)
     for rows, weight, expected in zip(bins, weights, confidences, strict=True):
-        hits = (rng.random((DRAWS, len(rows))) < confidence[rows]).mean(1)
+        own, text = np.unique(texts[rows], return_inverse=True)
+        hits = (rng.random((DRAWS, len(own)))[:, text] < confidence[rows]).mean(1)
         simulated += weight * np.abs(hits - expected)
     return CalibrationError(
         error=float(np.abs(np.subtract(confidences, accuracies)) @ weights),
@@ -243,9 +248,21 @@ def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Gene
     )
 
 
-def _bins(confidence: Values) -> list[Targets]:
-    """The rows of each bin, by rising confidence. Examples with the same confidence are in one bin."""
-    count = max(1, min(MOST_BINS, len(confidence) // BIN_EXAMPLES))
+def _texts_of_examples(logits: NDArray[Any], targets: NDArray[Any], alike: Targets) -> Targets:
+    """A number for the text of each of the :func:`class_examples`, and for its label or word, ``[m]``."""
+    if targets.ndim == 1:
+        return alike
+    texts = np.add.outer(alike * targets.shape[1], np.arange(targets.shape[1]))
+    known = np.ones(targets.shape, bool) if targets.dtype == np.bool_ else (targets >= 0) & ~np.isnan(logits).any(-1)
+    return np.asarray(texts[known])
+
+
+def _bins(confidence: Values, texts: int) -> list[Targets]:
+    """The rows of each bin, by rising confidence. Examples with the same confidence are in one bin.
+
+    ``texts``: the number of different texts.
+    """
+    count = max(1, min(MOST_BINS, texts // BIN_EXAMPLES))
     starts = [part[0] for part in np.array_split(np.sort(confidence), count)[1:]]
     places = np.searchsorted(np.unique(starts), confidence, side="right")
     return [np.flatnonzero(places == place) for place in np.unique(places)]

@@ -137,18 +137,17 @@ def examples_of(experiment: Experiment, rows: Rows, layers: Iterable[int]) -> Pr
             lambda vectors: np.stack([vectors(layer) for layer in place], 1),
         )
         vectors = lambda layer: found[:, place[layer]]  # noqa: E731
-    split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric)
-    return ProbeExamples(split, vectors, words, _apart(experiment, rows))
+    name = next(name for name, own in experiment.splits.items() if own[0] <= rows.min() and rows.max() <= own[-1])
+    texts = experiment.examples_of(rows, name)
+    split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric, texts.first_alike())
+    return ProbeExamples(split, vectors, words, None if texts.pairs is None else _apart(experiment, rows, name))
 
 
 MOST_APART = 20_000  # pairs of which the worker keeps the means
 
 
-def _apart(experiment: Experiment, rows: Rows) -> Vectors | None:
-    """The vectors of these rows with their texts read alone, if they are pairs. They are computed when they are first read."""
-    split = next(name for name, own in experiment.splits.items() if own[0] <= rows.min() and rows.max() <= own[-1])
-    if split not in experiment.examples or experiment.examples[split].pairs is None:
-        return None
+def _apart(experiment: Experiment, rows: Rows, split: str) -> Vectors:
+    """The vectors of these rows of pairs with their texts read alone. They are computed when they are first read."""
     layers, lock = last_layers(experiment.pretrained.anatomy.count), Lock()
     vectors = lru_cache(1)(lambda: vectors_apart(_means_apart(experiment, rows, split, layers), layers))
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from frostline.data.examples import Examples, Targets, Texts
-from frostline.statistics.class_outputs import best_temperature, log_loss
+from frostline.statistics.class_outputs import Folds, best_temperature, folds_of, log_loss
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -41,11 +41,13 @@ class LinearModel:
 
 
 # Returns the model, its penalty per training row, and the cross-validated logits of the training rows before calibration, [n, C],
-# each from a fit without this row (other rows may have its text).
-Fit = Callable[[Features, Targets, int], tuple[LinearModel, float, Array]]
+# each from a fit without this row and all rows with its text.
+Fit = Callable[[Features, Targets, int, Indices | None], tuple[LinearModel, float, Array]]
 
 
-def ridge(features: Features, targets: Targets, classes: int) -> tuple[LinearModel, float, Array]:
+def ridge(
+    features: Features, targets: Targets, classes: int, alike: Indices | None = None
+) -> tuple[LinearModel, float, Array]:
     """Ridge regression on a number, or on the targets -1 and 1 for each class or label.
 
     Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features. ``softmax`` or ``sigmoid`` of its
@@ -55,13 +57,14 @@ def ridge(features: Features, targets: Targets, classes: int) -> tuple[LinearMod
         features: ``[n, D]``.
         targets: Class indices or numbers, ``[n]``, or label sets ``[n, C]``.
         classes: The number of classes; 0 for regression.
+        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one. None: all differ.
     """
     has_label = targets if targets.dtype == np.bool_ else targets[:, None] == np.arange(classes)
     y = np.where(has_label, 1.0, -1.0) if classes else targets.astype(float)[:, None]
     mean, scale = _standardisation(features)
     offset = y.mean(0)
     solve = _primal if len(features) > features.shape[1] else _dual
-    held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features))
+    held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features), alike)
     best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
     found = held_out[best] + offset
     inverse_temperature = 1.0 / best_temperature(found, targets) if classes else 1.0
@@ -69,25 +72,30 @@ def ridge(features: Features, targets: Targets, classes: int) -> tuple[LinearMod
     return model, PENALTIES[best], found
 
 
-def logistic(features: Features, targets: Targets, classes: int) -> tuple[LinearModel, float, Array]:
+def logistic(
+    features: Features, targets: Targets, classes: int, alike: Indices | None = None
+) -> tuple[LinearModel, float, Array]:
     """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
     The arguments are those of :func:`ridge`, without label sets. A regression task is fitted by :func:`ridge`.
     """
     if not classes:
-        return ridge(features, targets, classes)
+        return ridge(features, targets, classes, alike)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     if np.bincount(targets)[np.unique(targets)].min() < FOLDS:  # a class has too few rows
-        folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
+        splitter = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
+    folds: Folds = list(splitter.split(x, targets))
+    if alike is not None and 1 < len(np.unique(alike)) < len(alike):
+        folds = folds_of(alike, np.random.default_rng(0))
 
     def fit(rows: Indices, penalty: float) -> tuple[Array, Array]:
         return _logistic(x[rows], targets[rows], classes, C=1.0 / (penalty * len(rows)), max_iter=10_000)
 
     held_out = {penalty: np.zeros((len(targets), classes)) for penalty in PENALTIES}
     for penalty, values in held_out.items():
-        for rest, fold in folds.split(x, targets):
+        for rest, fold in folds:
             weights, bias = fit(rest, penalty)
             values[fold] = x[fold] @ weights + bias
     best = min(PENALTIES, key=lambda penalty: log_loss(held_out[penalty], targets.astype(np.int64)))
@@ -138,13 +146,15 @@ def _chunks(features: Features) -> list[Array]:
 Solution = tuple[list[Array], Callable[[int], Array]]
 
 
-def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
+def _primal(
+    features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices | None
+) -> Solution:
     """Ridge regression with more rows than features, from the eigenvectors of ``X'X``, for all penalties at once."""
     width, count = features.shape[1], len(features)
     gram, moments = np.zeros((width, width)), np.zeros((width, y.shape[1]))
     chunks = [slice(n, n + CHUNK) for n in range(0, count, CHUNK)]
 
-    def standardised(chunk: slice) -> Array:
+    def standardised(chunk: slice | Indices) -> Array:
         x = features[chunk].astype(float)
         x -= mean
         x /= scale
@@ -164,21 +174,70 @@ def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: 
         fitted = np.tensordot(rotated, weights, 1)
         leverage = np.square(rotated, out=rotated) @ inverse + 1.0 / count  # [rows, penalties]
         held_out[chunk] = y[chunk, None] - (y[chunk, None] - fitted) / (1.0 - leverage)[:, :, None]
+    _hold_out_texts(held_out, alike, lambda rows: standardised(rows) @ vectors, inverse, projected, y)
     return list(held_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
-def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
+def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices | None) -> Solution:
     """Ridge regression with fewer rows than features, from the eigenvectors of ``XX'``."""
     x = (features.astype(float) - mean) / scale
     eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
     eigenvalues, projected = np.maximum(eigenvalues, 0.0), vectors.T @ y
-    held_out = []
-    for penalty in penalties:
-        shrinkage = (eigenvalues / (eigenvalues + penalty))[:, None]
-        leverage = np.square(vectors) @ shrinkage + 1.0 / len(x)
-        fitted = vectors @ (shrinkage * projected)
-        held_out.append(y - (y - fitted) / (1.0 - leverage))
-    return held_out, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
+    held_out = np.empty((len(x), len(penalties), y.shape[1]))
+    shrinkage = eigenvalues[:, None] / (eigenvalues[:, None] + penalties)  # [n, penalties]
+    for n, share in enumerate(shrinkage.T[:, :, None]):
+        leverage = np.square(vectors) @ share + 1.0 / len(x)
+        fitted = vectors @ (share * projected)
+        held_out[:, n] = y - (y - fitted) / (1.0 - leverage)
+    _hold_out_texts(held_out, alike, vectors.__getitem__, shrinkage, projected, y)
+    return list(
+        held_out.swapaxes(0, 1)
+    ), lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
+
+
+def _hold_out_texts(
+    held_out: Array,
+    alike: Indices | None,
+    basis: Callable[[Indices], Array],
+    shares: Array,
+    projected: Array,
+    y: Array,
+) -> None:
+    """Replace the values of rows whose text repeats, in ``held_out`` ``[n, penalties, C]``: by a fit without any row of the text.
+
+    If a fit has the hat matrix H, the residuals of some of its rows in a fit without them are ``(I - H)^-1`` times theirs.
+
+    Args:
+        held_out: The values that leave out one row.
+        alike: A number for each text, ``[n]``; None: all differ.
+        basis: From rows ``[m]`` to their coordinates Z, ``[m, D]``. The hat matrix is ``Z * share @ Z.T + 1 / n``.
+        shares: Of each coordinate for each penalty, ``[D, penalties]``.
+        projected: The coordinates of ``y``, ``[D, C]``.
+        y: The targets with a mean of zero, ``[n, C]``.
+    """
+    for rows in _repeated(alike):  # [texts, m]
+        z = np.column_stack([basis(rows.ravel()), np.ones(rows.size)]).reshape(*rows.shape, -1)
+        turned, size = z.swapaxes(1, 2), rows.shape[1]
+        for n, share in enumerate(shares.T):
+            scaled = z * np.append(share, 1.0 / len(y))
+            residuals = y[rows] - scaled[..., :-1] @ projected  # [texts, m, C]
+            if size <= z.shape[2]:
+                alone = np.linalg.solve(np.eye(size) - scaled @ turned, residuals)
+            else:  # the same by the identity of Woodbury, from a smaller matrix
+                alone = residuals + scaled @ np.linalg.solve(np.eye(z.shape[2]) - turned @ scaled, turned @ residuals)
+            held_out[rows, n] = y[rows] - alone
+
+
+def _repeated(alike: Indices | None) -> Iterator[Indices]:
+    """The rows of the texts that are in m rows each, ``[texts, m]``, for every m above 1; none if all rows have one text."""
+    if alike is None or len(np.unique(alike)) == 1:
+        return
+    _, text, counts = np.unique(alike, return_inverse=True, return_counts=True)
+    order, ends = np.argsort(text, kind="stable"), np.cumsum(counts)
+    for size in np.unique(counts[counts > 1]).tolist():
+        rows = order[ends[counts == size][:, None] - np.arange(size, 0, -1)]
+        step = max(1, CHUNK // size)
+        yield from (rows[n : n + step] for n in range(0, len(rows), step))
 
 
 @dataclass(frozen=True)

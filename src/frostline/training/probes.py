@@ -95,6 +95,14 @@ class ProbeExamples:
             return self.split.targets
         return self.split.targets[self.words.example, self.words.word]
 
+    @property
+    def alike(self) -> NDArray[np.int64]:
+        """A number for each text or word, ``[U]``: the same for texts that read alike, and for the same word of such texts."""
+        texts = self.split.texts
+        return (
+            texts if self.words is None else texts[self.words.example] * self.split.targets.shape[1] + self.words.word
+        )
+
     def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values ``[U, C]`` as the predictions of rows: ``[n, C]``, or ``[n, W, C]`` with NaN where there is no word."""
         if self.words is None:
@@ -229,7 +237,7 @@ class FittedProbe:
 def fit_probe(inputs: ProbeInput, train: ProbeExamples, kind: str = "ridge") -> FittedProbe:
     """Fit one probe on training rows. ``kind`` is ``ridge`` or ``logistic``."""
     features = train.features(inputs)
-    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels))
+    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels), train.alike)
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
     return FittedProbe(inputs, model, penalty, train.score(held_out) if np.ptp(features, 0).any() else np.nan)
 

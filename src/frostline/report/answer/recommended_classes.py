@@ -58,8 +58,8 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
         return
     best = _out_of_fold(size, size.recommended, logits)
     scored = np.flatnonzero(scored_rows(best))
-    best, targets = best[scored], validation.targets[scored]
-    folds = folds_of(validation.texts[scored], np.random.default_rng(SEED))
+    best, targets, texts = best[scored], validation.targets[scored], validation.texts[scored]
+    folds = folds_of(texts, np.random.default_rng(SEED))
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
         if validation.task_type == MULTI_LABEL:
@@ -74,8 +74,8 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
         counted=COUNTED.get(validation.task_type, "examples"),
         saved=spec.calibrate,
         temperature=fit_temperature(best, targets),
-        before=calibration(best, targets, np.random.default_rng(SEED)),
-        after=calibration(scaled, targets, np.random.default_rng(SEED)),
+        before=calibration(best, targets, np.random.default_rng(SEED), texts),
+        after=calibration(scaled, targets, np.random.default_rng(SEED), texts),
     )
 
 
