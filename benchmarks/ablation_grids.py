@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 from generated_reviews import generate
 
-from frostline.api.sweep import packaged_model
+from frostline.api.demo import packaged_model
 
 FIXED = {"seeds": "1", "num_train_epochs": "1", "test": "none"}
 GRIDS: dict[str, dict[str, str]] = {

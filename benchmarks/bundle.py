@@ -39,7 +39,7 @@ def write_models(work: Path, k: int) -> list[Path]:
     """Write the models of all tasks."""
     import torch
 
-    from frostline.api.sweep import packaged_model
+    from frostline.api.demo import packaged_model
     from frostline.model.loading import load_pretrained
     from frostline.model.ways import Way
     from frostline.statistics.recipe import Recipe

@@ -30,7 +30,7 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from measuring import Facts, write_result
 
-from frostline.api.sweep import packaged_model
+from frostline.api.demo import packaged_model
 from frostline.frozen import forward_pass as batches
 from frostline.model.device import Machine
 from frostline.training import train as loop

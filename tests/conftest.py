@@ -121,7 +121,7 @@ def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the packaged model all-MiniLM-L6-v2."""
-    from frostline.api.sweep import packaged_model
+    from frostline.api.demo import packaged_model
 
     return packaged_model()
 

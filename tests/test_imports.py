@@ -128,6 +128,19 @@ MISTAKES = [
     "audit ./none {model}",
     "audit {model} {model} --frozen layr.0",
     "cache rm",
+    "cache rm none",
+    "cache rm --all",
+    "bundle {model} {model} --out o",
+    "bundle {sweep} {sweep} --out o",
+    "bundle {sweep} {sweep} --out o --names a,b,c",
+    "bundle {sweep} {sweep} --out full --names a,b",
+    "push none me/reviews",
+    "push {model} me/reviews",
+    "predict {model} t.csv",
+    "probe --model {model} --train t.csv --kind none",
+    "sweep --model {model} --train t.csv --tune 0 --out o --class-weights a=1",
+    "demo --out {sweep}",
+    "merge t.csv {sweep} --out o",
 ]
 
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import frostline.api.sweep as demo
 from frostline import FrostlineError
+from frostline.api import demo
+from frostline.api.sweep import sweep
 from frostline.sweeps.progress import Progress
 from tiny import plan_of
 
@@ -32,8 +33,9 @@ def test_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_demo_with_few_examples(tmp_path: Path) -> None:
-    settings = demo.demo_settings(tmp_path / "o", seeds=1, tune="0,1,all", num_train_epochs=1, train_size=16)
-    answer = demo.sweep(progress=Progress(), **settings).answer
+    settings = demo.demo_grid(tmp_path / "o", seeds=1, tune="0,1,all", num_train_epochs=1, train_size=16)
+    settings |= demo.demo_tables()
+    answer = sweep(progress=Progress(), **settings).answer
     assert answer.task == "film reviews (generated)" and answer.layers == 6 and answer.runs.done == 3
     assert (tmp_path / "o" / "report.html").exists()
     data = plan_of(**settings).data

@@ -31,6 +31,7 @@ from frostline.data.files import read_record, write_sealed
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweeps.progress import Progress
+from small_models import edit_config
 from tiny import QUICK, sentences, tiny_tokenizer
 
 
@@ -171,9 +172,19 @@ def test_a_folder_that_is_no_model(
         frostline.predict(folder, ["good film", "bad film"])
 
 
-def test_a_model_without_a_trained_head(tiny_bert: Path) -> None:
-    with pytest.raises(FrostlineError, match=r"is not a trained classifier \(its weights lack classifier\.bias\)"):
-        frostline.predict(tiny_bert, ["good film"])
+@pytest.mark.parametrize(
+    ("saved_as", "why"),
+    [
+        ("BertModel", "it was saved as BertModel, which has no head"),
+        ("BertForMaskedLM", "it was saved as BertForMaskedLM, which has no head"),
+        ("BertForSequenceClassification", r"its weights lack classifier\.bias"),
+    ],
+)
+def test_a_model_without_a_trained_head(tiny_bert: Path, tmp_path: Path, saved_as: str, why: str) -> None:
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    edit_config(folder, architectures=[saved_as])
+    with pytest.raises(FrostlineError, match=rf"is not a trained classifier \({why}"):
+        frostline.predict(folder, ["good film"])
 
 
 def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path: Path) -> None:

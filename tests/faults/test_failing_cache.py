@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from frostline.frozen.cache import is_damaged, remove_entries
 from frostline.frozen.forward_pass import StateSelection
-from frostline.frozen.hidden_states import is_damaged, remove_entries
 from frostline.model.anatomy import Anatomy, find_layers
 from frozen.passes import Cache, bytes_of, ragged_tokens, state_bytes
 from hostile import HOW, fail_at

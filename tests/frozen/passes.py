@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+from frostline.frozen.cache import CacheKey
 from frostline.frozen.cut import cut_at
 from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import ForwardPass, StateSelection
-from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
+from frostline.frozen.hidden_states import HiddenStates, load_or_compute
 from frostline.model.anatomy import Anatomy, find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import Packing, packable

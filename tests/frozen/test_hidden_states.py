@@ -24,18 +24,17 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from frostline import FrostlineError
-from frostline.frozen.cut import cut_at
-from frostline.frozen.forward_pass import StateSelection
-from frostline.frozen.hidden_states import (
+from frostline.frozen.cache import (
     cache_folder,
     is_damaged,
     list_entries,
-    missing_rows,
     remove_entries,
-    scratch_folder,
     similar_recipes,
     verify_entries,
 )
+from frostline.frozen.cut import cut_at
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import missing_rows, scratch_folder
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.tokens import Tokens
 from frozen.passes import ALL, RECIPE, Cache, ragged_tokens, random_tokens, state_bytes

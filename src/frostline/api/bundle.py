@@ -1,6 +1,5 @@
 """Several fine-tuned models that share their frozen layers in one folder: write it, and predict all tasks with it."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.api.bundle_inputs import models_of_tasks, require_free
 from frostline.api.prediction import (
     Outputs,
     Predictions,
@@ -22,11 +22,10 @@ from frostline.api.prediction import (
     trained_columns,
 )
 from frostline.data.examples import Texts
-from frostline.data.files import FILES, file_name, files_in, make_folder, read_record
-from frostline.data.wording import first_line, listed, quoted
+from frostline.data.files import make_folder
+from frostline.data.wording import first_line
 from frostline.frozen.exactness import LAYER_ERRORS
 from frostline.frozen.trunk import (
-    NAME,
     Contents,
     branches,
     find_sharing,
@@ -36,8 +35,8 @@ from frostline.frozen.trunk import (
     write_bundle,
 )
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import format_of, load_classifier, logits_of
-from frostline.model.model_files import BUNDLE, ESTIMATOR, MODEL_FILES, has_own_code, is_bundle, model_written
+from frostline.model.classifier import load_classifier, logits_of
+from frostline.model.model_files import MODEL_FILES, is_bundle, model_written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,20 +97,8 @@ def bundle(
     Raises:
         FrostlineError: The models cannot be in one bundle, or the folder cannot be written.
     """
-    folders = [_model_folder(Path(model).expanduser()) for model in models]
-    if len(folders) < 2:
-        raise FrostlineError("A bundle needs at least two models: give the folders of several fine-tuned models.")
-    tasks = dict(zip(_task_names(folders, names), folders, strict=True))
-    out = Path(out).expanduser()
-    _require_free(out, overwrite=overwrite)
-    trained = {name: trained_columns(folder) for name, folder in tasks.items()}
-    pairs = {name: one.get("text_pair") is not None for name, one in trained.items() if one}
-    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
-    if all(both):
-        raise FrostlineError(
-            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
-            "layer could be shared. Make one bundle of each."
-        )
+    tasks, out = models_of_tasks(models, names), Path(out).expanduser()
+    require_free(out, overwrite=overwrite)
     contents: dict[str, Contents] = {}
     for name, folder in tasks.items():
         classifier = load_classifier(folder)
@@ -172,62 +159,6 @@ def _size(files: Iterable[Path]) -> int:
 def _weights(models: Sequence[PreTrainedModel]) -> int:
     """The bytes of all weights. Those that several models share count once."""
     return sum({p.data_ptr(): p.nbytes for model in models for p in model.parameters()}.values())
-
-
-def _model_folder(folder: Path) -> Path:
-    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep."""
-    for candidate in (folder, folder / "model"):
-        why = None
-        if format_of(candidate) != "transformers":
-            why = "has another head than its type"
-        elif has_own_code(candidate):
-            why = "runs Python code of its own"
-        elif (candidate / ESTIMATOR).is_file():
-            why = "is a probe, a TF-IDF model or one of SetFit"
-        if why:
-            raise FrostlineError(
-                f"The model in {candidate} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
-            )
-        if (candidate / "config.json").is_file():
-            return candidate
-    raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
-
-
-def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """A unique name for each model."""
-    if names is None:
-        paths = [Path(os.path.abspath(folder)) for folder in folders]
-        names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
-    if len(names) != len(folders):
-        raise FrostlineError(f"--names has {len(names)} names for {len(folders)} models: give one for each model.")
-    first: dict[str, Path] = {}
-    for name, folder in zip(names, folders, strict=True):
-        if not NAME.fullmatch(name):
-            raise FrostlineError(f"{quoted(name)} cannot be the name of a task: use letters, digits, '.', '_' and '-'.")
-        if other := first.get(name.casefold()):
-            raise FrostlineError(
-                f"{other} and {folder} would both be called {quoted(name)}: name all tasks with --names."
-            )
-        first[name.casefold()] = folder
-    return list(names)
-
-
-def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Check the folder of the bundle before anything is computed."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not overwrite:
-        raise FrostlineError(f"{out} exists: give another --out, or --overwrite.")
-    if not is_bundle(out):
-        raise FrostlineError(f"{out} exists and is not a bundle, so it is not replaced: give another --out.")
-    try:
-        recorded = read_record(out / BUNDLE)[FILES]
-    except (OSError, ValueError):  # damaged
-        recorded = {}
-    if others := files_in(out).keys() - {*recorded, BUNDLE}:
-        raise FrostlineError(
-            f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
-        )
 
 
 class Bundle:

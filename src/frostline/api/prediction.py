@@ -19,7 +19,16 @@ from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
 from frostline.data.task import Task
 from frostline.data.wording import first_line, quoted
-from frostline.model.model_files import BUNDLE, ESTIMATOR, RECORD, is_bundle, is_tagger
+from frostline.model.model_files import (
+    BUNDLE,
+    ESTIMATOR,
+    RECORD,
+    format_of,
+    has_own_code,
+    is_bundle,
+    is_tagger,
+    json_object,
+)
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.statistics.answer import CalibrationError, ClassScores
 from frostline.statistics.class_outputs import OUTPUTS, calibration, intervals_by_class
@@ -401,6 +410,8 @@ def predict(
         encoding=encoding,
     )
     require_shape(Path(folder), texts)
+    if saved is None:
+        _require_head(Path(folder))
     from frostline.frozen.logits import logits_of_texts  # a mistake is answered before these import torch
     from frostline.model.classifier import load_classifier
     from frostline.model.device import CPU
@@ -456,6 +467,20 @@ def require_shape(folder: Path, texts: Texts) -> None:
         raise FrostlineError(
             f"{texts.name} has {given}, but the model in {folder} was trained on {trained}: name the columns with "
             "--text-column and --text-pair-column."
+        )
+
+
+WITHOUT_HEAD = ("Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM")  # endings of classes of pretrained models
+
+
+def _require_head(folder: Path) -> None:
+    """Refuse a pretrained model before torch is imported."""
+    kinds = json_object(folder / "config.json").get("architectures")
+    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else ""
+    if kind.endswith(WITHOUT_HEAD) and format_of(folder) == "transformers" and not has_own_code(folder):
+        raise FrostlineError(
+            f"The model in {folder} is not a trained classifier (it was saved as {kind}, which has no head for labels): give "
+            "the folder OUT/model of a sweep."
         )
 
 

@@ -19,6 +19,7 @@ from frostline.sweeps.settings import Settings, make_settings
 if TYPE_CHECKING:
     from frostline.search.probing import Probed
 
+KINDS = ("ridge", "logistic")  # of training/linear_models.py
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
 
@@ -55,6 +56,8 @@ def probe(
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     progress = progress or Progress()
+    if kind not in KINDS:
+        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(KINDS)}.")
     folder = None if out is None else Path(out).expanduser()
     _require_free(folder)
     require_known(settings, probe)
@@ -69,10 +72,7 @@ def probe(
     metrics = [check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels) for one in data]
     model_folder(spec.model, spec.revision, ["config.json"])
     from frostline.report.probe_report import write_probes  # a mistake is answered before these import torch
-    from frostline.training.linear_models import FITS
 
-    if kind not in FITS:
-        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
     if kind != "ridge" and any(one.train.has_label_sets for one in data):
         raise FrostlineError(
             f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."

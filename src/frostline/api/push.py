@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError  # type: ignore[attr-defined]
-
 from frostline import FrostlineError
 from frostline.api.prediction import require_model
 from frostline.data.files import files_in
@@ -39,6 +36,10 @@ def push(folder: str | Path, name: str, *, private: bool = False) -> str:
             f"The probe in {folder} reads the model in {model}, which nobody else has: write the probe again with --embed, "
             "which copies that model into its folder, or with a hub name as --model."
         )
+    # they import an HTTP library, which takes longer than the checks
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError  # type: ignore[attr-defined]
+
     hub, files = HfApi(), files_in(folder)
     try:
         repository = hub.create_repo(name, private=private, exist_ok=True).repo_id

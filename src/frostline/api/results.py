@@ -235,8 +235,10 @@ def _newer(folder: Folder) -> bool:
 
 
 def _html(printed: "pd.DataFrame") -> str:
-    """A table for a notebook."""
-    lines = [[f"<th>{html.escape(name)}</th>" for name in printed.columns]] if len(printed) else []
+    """A table for a notebook; empty without rows."""
+    if not len(printed):
+        return ""
+    lines = [[f"<th>{html.escape(name)}</th>" for name in printed.columns]]
     lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in printed.itertuples(index=False)]
     body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     return f"<table>{body}</table>"

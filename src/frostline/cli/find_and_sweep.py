@@ -378,9 +378,11 @@ def demo(
 ) -> None:
     """Run the built-in example offline. That takes one to two minutes on two cores."""
     require_writable(out.expanduser())
-    from frostline.api.sweep import demo_settings
+    from frostline.api.demo import demo_grid, demo_tables
 
-    WhoTrains().run(demo_settings(out, seeds=seeds))
+    grid = demo_grid(out, seeds=seeds)
+    _check(make_settings(grid))
+    WhoTrains().run({**grid, **demo_tables()})
 
 
 COLUMNS = ("first steps", "runs", "done", "time")

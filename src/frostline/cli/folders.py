@@ -137,9 +137,10 @@ def merge(
     Example: frostline merge reviews-here reviews-there --out reviews
     """
     from frostline.sweeps.merge import merge as merged
+    from frostline.sweeps.results.folder import Folder
 
     for folder in folders:
-        _print_damage(folder)
+        _print_damage(Folder(folder).out)
     report = f"`frostline report {out}` writes the report. The sweep's command with --out {out} also saves the model."
     _end_with_counts(out, merged(folders, out), report)
 

@@ -137,15 +137,17 @@ def bundle(
 
     Example: frostline bundle sentiment/model topic/model --out both
     """
+    from frostline.api.bundle_inputs import models_of_tasks, require_free
     from frostline.api.prediction import require_model
 
     for folder in (one.expanduser() for one in models):
-        require_model(folder / "model" if (folder / "model").is_dir() else folder)  # before torch is imported
+        require_model(folder / "model" if (folder / "model").is_dir() else folder)
+    tasks = None if names is None else comma_separated(names)
+    models_of_tasks(models, tasks)  # refuses them before torch is imported
+    require_free(out.expanduser(), overwrite=overwrite)
     from frostline.api.bundle import bundle as write_bundle
 
-    bundled = write_bundle(
-        models, out=out, names=None if names is None else comma_separated(names), overwrite=overwrite
-    )
+    bundled = write_bundle(models, out=out, names=tasks, overwrite=overwrite)
     rows = [{"task": name, "shared layers": f"{n} of {bundled.layers}"} for name, n in bundled.shared_layers.items()]
     print_table(rows, ("task", "shared layers"))
     print(
@@ -250,7 +252,7 @@ def cache_ls() -> None:
     """List the cached hidden states and their sizes."""
     from datetime import datetime
 
-    from frostline.frozen.hidden_states import cache_folder, list_entries
+    from frostline.frozen.cache import cache_folder, list_entries
 
     entries = list_entries()
     rows = [
@@ -279,7 +281,7 @@ def cache_rm(
     """Remove cached hidden states. They are computed again when they are needed."""
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
-    from frostline.frozen.hidden_states import list_entries, remove_entries
+    from frostline.frozen.cache import list_entries, remove_entries
 
     if everything and not yes:
         size = size_of(sum(entry.bytes for entry in list_entries()))
@@ -293,7 +295,7 @@ def cache_rm(
 @cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
 def cache_verify() -> None:
     """Read all cached hidden states and compare their checksums."""
-    from frostline.frozen.hidden_states import verify_entries
+    from frostline.frozen.cache import verify_entries
 
     bad = 0
     for entry, problem in verify_entries():

@@ -162,7 +162,7 @@ def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Seq
     """
     weights = np.ones(len(labels))
     if not isinstance(spec, str):
-        _check(spec, labels)
+        check_class_weights(spec, labels)
         weights[:] = [spec[label] for label in labels]
     elif spec == "balanced" and targets.dtype == np.bool_:
         rows = targets.sum(0)
@@ -180,7 +180,8 @@ def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Seq
     return weights
 
 
-def _check(spec: Mapping[str, float], labels: Sequence[str]) -> None:
+def check_class_weights(spec: Mapping[str, float], labels: Sequence[str]) -> None:
+    """Raise a FrostlineError unless every label has a weight of at least 0."""
     unknown, missing = [one for one in spec if one not in labels], [one for one in labels if one not in spec]
     if unknown:
         hint = did_you_mean(str(unknown[0]), labels)

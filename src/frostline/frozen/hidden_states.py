@@ -1,4 +1,4 @@
-"""The cache of hidden states on disk: compute, write, verify, read, list and remove.
+"""The cache of hidden states on disk: compute, write and read them. :mod:`frostline.frozen.cache` lists and removes them.
 
 Inside the cache folder, each recipe has a folder with ``recipe.json``: everything that determines hidden states, except the
 examples. Beside it are shards. A shard is one safetensors file, named after its checksum, with these arrays of some examples:
@@ -21,17 +21,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import BinaryIO
 
 import numpy as np
 import torch
-import xxhash
-from huggingface_hub import constants
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -47,23 +44,18 @@ from frostline.data.files import (
     sync,
     temporary_path,
 )
+from frostline.frozen.cache import ALWAYS, UNREADABLE, CacheKey, cache_folder, is_damaged
 from frostline.frozen.forward_pass import POOLED, ForwardPass, Rows, StateSelection
 from frostline.model.device import to_device
 from frostline.model.tokens import Tokens, flat_positions
 
 Shard = Mapping[str, Tensor]  # by name; mapped from a file, but copy-on-write, so that no change reaches it
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, SafetensorError)  # errors of reading a damaged record
 
 
 def keys_of(shard: Shard) -> NDArray[np.void]:
     """``[N]``: the digests of the examples' tokens."""
     keys: NDArray[np.void] = shard["keys"].numpy().view("V16")[:, 0]
     return keys
-
-
-def is_damaged(shard: Path) -> bool:
-    """Whether a shard is not as it was written."""
-    return file_checksum(shard) != shard.stem
 
 
 def write_shard(
@@ -203,142 +195,9 @@ def _chosen(vectors: Tensor, positions: Rows) -> Tensor:
     return vectors.index_select(0, to_device(torch.from_numpy(positions), vectors.device))
 
 
-FORMAT = 11
-
-
-@dataclass(frozen=True)
-class CacheKey:
-    """Everything that determines an example's hidden states, except the example.
-
-    Attributes:
-        model: Its name, for display; not part of the key.
-        weights: A digest of weights and configuration.
-        precision: That of matrix products.
-        machine: All else that their last bits depend on: attention, device, threads, instructions and versions.
-        head_reads: Which tokens the head reads.
-        packed: Whether batches were packed.
-        head_token: The modules of the last layer that ran for the head's token only.
-    """
-
-    model: str
-    weights: str
-    precision: str
-    machine: Mapping[str, str | int]
-    head_reads: str
-    packed: bool = True
-    head_token: str = ""
-
-    @property
-    def key(self) -> str:
-        """The name of the folder with the hidden states."""
-        facts = {**asdict(self), "model": "", "format": FORMAT}
-        return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
-
-
-def cache_folder() -> Path:
-    """The folder of cached hidden states, in the assets cache of Hugging Face. It may not exist yet."""
-    return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
-
-
-def _read_key(file: Path) -> CacheKey | None:
-    """The key in a ``recipe.json``; None if it is damaged."""
-    with suppress(*UNREADABLE):
-        return CacheKey(**json.loads(file.read_text()))
-    return None
-
-
-def similar_recipes(recipe: CacheKey, *, folder: Path | None = None) -> Iterator[CacheKey]:
-    """Keys on disk that differ only in ``packed`` and ``head_token``.
-
-    Both are unknown before the exactness check.
-    """
-    for file in (folder or cache_folder()).glob("*/recipe.json"):
-        found = _read_key(file)
-        if found and replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
-            yield found
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """The cached hidden states of one recipe: one model, in one precision, on one kind of machine."""
-
-    folder: Path  # its name is the key
-    recipe: CacheKey | None  # None if recipe.json is damaged
-    rows: int  # examples
-    cuts: tuple[int, ...]
-    bytes: int
-    modified: float  # seconds since 1970
-
-    @property
-    def model(self) -> str:
-        """The model's name, for display."""
-        return self.recipe.model if self.recipe else "(its record is damaged)"
-
-
-def list_entries(folder: Path | None = None) -> list[CacheEntry]:
-    """All entries, the least recently modified first."""
-    found = []
-    for recipe in (folder or cache_folder()).glob("*/recipe.json"):
-        shards = _readable_shards(recipe.parent)
-        try:
-            files = [path.stat() for path in recipe.parent.rglob("*") if path.is_file()]
-        except FileNotFoundError:
-            files = []
-        if not files:  # another process has removed the entry
-            continue
-        cuts = {name.removeprefix("tokens-") for shard in shards for name in shard if name.startswith("tokens-")}
-        found.append(
-            CacheEntry(
-                folder=recipe.parent,
-                recipe=_read_key(recipe),
-                rows=sum(len(shard["keys"]) for shard in shards),
-                cuts=tuple(sorted(map(int, filter(str.isdigit, cuts)))),
-                bytes=sum(file.st_size for file in files),
-                modified=max(file.st_mtime for file in files),
-            )
-        )
-    return sorted(found, key=lambda entry: entry.modified)
-
-
-def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[CacheEntry]:
-    """Remove the entries whose key starts with one of ``keys``; None removes all.
-
-    Returns:
-        The removed entries.
-
-    Raises:
-        FrostlineError: One of ``keys`` matches no entry.
-    """
-    entries = list_entries(folder)
-    for key in keys or ():
-        if not any(entry.folder.name.startswith(key) for entry in entries):
-            raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
-    removed = [entry for entry in entries if keys is None or entry.folder.name.startswith(tuple(keys))]
-    for entry in removed:
-        lock, instead = entry.folder / "lock", "end all processes that use this folder, and remove it yourself"
-        with locked(lock, instead, inside=entry.folder):  # wait for a process that is writing
-            # last the record, without which the others are not listed
-            for path in sorted(entry.folder.iterdir(), key=lambda path: path.name == "recipe.json"):
-                if path != lock:
-                    remove(path, inside=entry.folder)
-        remove(entry.folder, inside=entry.folder.parent)
-    return removed
-
-
-def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
-    """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
-    for entry in list_entries(folder):
-        damaged = [shard for shard in entry.folder.glob("*.safetensors") if is_damaged(shard)]
-        damaged += [] if entry.recipe else [entry.folder / "recipe.json"]
-        yield entry, "; ".join(f"{file} is damaged" for file in damaged)
-
-
-ANY = StateSelection((), head=False)
-
-
-def _readable_shards(recipe_folder: Path, selection: StateSelection = ANY) -> list[Shard]:
+def _readable_shards(recipe_folder: Path, selection: StateSelection) -> list[Shard]:
     """The shards of a recipe that hold all hidden states of a selection. They are not verified, and damaged ones are left out."""
-    needed, shards = {"keys", "offsets", "seconds", *selection.shapes(0, 0, 0)}, list[Shard]()
+    needed, shards = {*ALWAYS, *selection.shapes(0, 0, 0)}, list[Shard]()
     for file in recipe_folder.glob("*.safetensors"):
         with suppress(*UNREADABLE):
             shard = load_file(file)

@@ -12,9 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.frozen.cache import cache_folder
 from frostline.frozen.cut import cut_at
 from frostline.frozen.forward_pass import Layers, Rows, layer_by_layer
-from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, cache_folder, scratch_folder
+from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, scratch_folder
 from frostline.model.anatomy import Anatomy
 from frostline.model.classifier import BATCH, Classifier, logits_of
 from frostline.model.device import free_bytes

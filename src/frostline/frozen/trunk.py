@@ -14,7 +14,6 @@ the tokenizer. ``tasks/NAME/`` has all other weights of a task, and the files of
 Shapes: B examples in a batch, S padded length, C outputs, D width.
 """
 
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,7 +38,7 @@ from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import Anatomy, Batch, find_layers
 from frostline.model.classifier import Classifier, load_classifier, prepared
 from frostline.model.loading import load_tokenizer, read_config, without_load_settings
-from frostline.model.model_files import BUNDLE, quiet_loading
+from frostline.model.model_files import BUNDLE, TASK_NAME, quiet_loading
 from frostline.model.terms import EMBEDDINGS, OUTPUT_KEYS, layer_number
 
 OF_TASK = (
@@ -179,7 +178,6 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 FORMAT = 1
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a task
 WEIGHTS = "model.safetensors"
 SHARED, TASKS = "shared", "tasks"
 COPIED = ("config.json", "frostline.json", "README.md")
@@ -282,7 +280,7 @@ def _facts(folder: Path) -> dict[str, Any]:
     try:
         facts = read_record(folder / BUNDLE)
         known = {"format", "model_class", "trunk", "tasks"} <= facts.keys() and facts["trunk"] in facts["tasks"]
-        known = known and all(map(NAME.fullmatch, facts["tasks"]))
+        known = known and all(map(TASK_NAME.fullmatch, facts["tasks"]))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise _damaged(folder, first_line(error)) from error
     if not known or facts["format"] != FORMAT:

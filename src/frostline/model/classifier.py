@@ -38,15 +38,27 @@ from frostline.model.loading import (
     load_tokenizer,
     settle_padding,
 )
-from frostline.model.model_files import HEAD, INDEX, WHOLE, Streams, is_tagger, never_streams, readable, require_files
+from frostline.model.model_files import (
+    DENSE,
+    HEAD,
+    INDEX,
+    KINDS,
+    MODULES,
+    POOLING,
+    WHOLE,
+    Streams,
+    format_of,
+    is_tagger,
+    never_streams,
+    readable,
+    require_files,
+)
 from frostline.model.streaming import aligned, stream_of
 from frostline.model.terms import LAST, MEAN, HeadKind
 from frostline.model.tokens import Tokens, encode, suited, vocabulary_tables
 from frostline.model.weights import is_unread, read_weights
 
 SHARD_BYTES = 1 << 30  # of one file with streamed weights, unless a single weight is larger
-MODULES, POOLING, DENSE = "modules.json", "1_Pooling", "2_Dense"
-KINDS = {"": "Transformer", POOLING: "Pooling", DENSE: "Dense"}  # of modules of sentence-transformers, by folder
 POOLING_KEYS = {MEAN: "pooling_mode_mean_tokens", LAST: "pooling_mode_lasttoken"}
 OTHER_POOLING_KEYS = ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -88,18 +100,6 @@ def write_classifier(folder: Path, model: PreTrainedModel, max_length: int) -> N
 
 def _save(module: nn.Module, file: Path) -> None:
     save_file({name: p.detach().cpu().contiguous() for name, p in module.named_parameters()}, file)
-
-
-def format_of(folder: Path) -> str:
-    """The library that opens the classifier in a folder (:func:`frostline.model.terms.opened_by`)."""
-    if (folder / HEAD).is_file():
-        return "frostline"
-    try:
-        modules = json.loads((folder / MODULES).read_bytes())
-        found = [(one["path"], one["type"].rpartition(".")[2]) for one in modules]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        found = []
-    return "sentence-transformers" if found == [*KINDS.items()] else "transformers"
 
 
 def _read_with_head(folder: Path, library: str, *, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:

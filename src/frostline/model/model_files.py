@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 RECORD, HEAD, BUNDLE = "frostline.json", "head.json", "bundle.json"  # in the folder of a saved model, or of several
 ESTIMATOR = "estimator.json"  # in the folder of a saved model that trains no layer
+TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # in a bundle
+MODULES, POOLING, DENSE = "modules.json", "1_Pooling", "2_Dense"
+KINDS = {"": "Transformer", POOLING: "Pooling", DENSE: "Dense"}  # of modules of sentence-transformers, by folder
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 TOKENIZER_SETTINGS = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
@@ -250,6 +254,18 @@ def is_tagger(folder: Path) -> bool:
     kinds = json_object(folder / "config.json").get("architectures")
     kind = kinds[0] if isinstance(kinds, list) and kinds else ""
     return str(kind).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
+
+
+def format_of(folder: Path) -> str:
+    """The library that opens the classifier in a folder (:func:`frostline.model.terms.opened_by`)."""
+    if (folder / HEAD).is_file():
+        return "frostline"
+    try:
+        modules = json.loads((folder / MODULES).read_bytes())
+        found = [(one["path"], one["type"].rpartition(".")[2]) for one in modules]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        found = []
+    return "sentence-transformers" if found == [*KINDS.items()] else "transformers"
 
 
 def is_bundle(folder: str | Path) -> bool:

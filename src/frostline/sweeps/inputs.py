@@ -9,6 +9,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.dataset_sources import is_folder
+from frostline.data.examples import check_class_weights
 from frostline.data.files import file_name
 from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
@@ -150,11 +151,11 @@ def _check_data(spec: Settings) -> None:
     older = existing(store)
     if older is None:
         require_reference(spec)
-    if spec.train is None and (spec.data is None or not is_folder(Path(spec.data))):
-        return
-    data = load_data(spec, folds=spec.folds, data_seed=spec.data_seed)
-    require_suitable_options(spec, data)
-    known = identity_of_data(spec, data)
+    known = {}
+    if spec.train is not None or (spec.data is not None and is_folder(Path(spec.data))):
+        data = load_data(spec, folds=spec.folds, data_seed=spec.data_seed)
+        require_suitable_options(spec, data)
+        known = identity_of_data(spec, data)
     if older is not None:
         ways = {**spec.way, **older.spec.way}  # the model decides which modules some ways train
         new = Written(
@@ -222,6 +223,8 @@ def require_suitable_options(spec: Settings, data: Data) -> None:
     ):
         if given:
             raise FrostlineError(f"{data.task.name}: {why}: leave it out.")
+    if not isinstance(spec.class_weights, str):
+        check_class_weights(spec.class_weights, data.task.labels)
     if spec.threshold is not None:
         _require_threshold(spec, data)
     least = least_size(data.train.targets)

@@ -14,16 +14,10 @@ from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.switch import release_freed_memory
+from frostline.frozen.cache import CacheKey, cache_folder, similar_recipes
 from frostline.frozen.exactness import Check, check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
-from frostline.frozen.hidden_states import (
-    RESERVED_BYTES,
-    SHARD_ROWS,
-    CacheKey,
-    cache_folder,
-    missing_rows,
-    similar_recipes,
-)
+from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, missing_rows
 from frostline.model.anatomy import Anatomy, count_parameters
 from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from frostline.fast.switch import memory_reused
+from frostline.frozen.cache import cache_folder
 from frostline.frozen.forward_pass import Rows, StateSelection
-from frostline.frozen.hidden_states import HiddenStates, cache_folder, missing_rows
+from frostline.frozen.hidden_states import HiddenStates, missing_rows
 from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens

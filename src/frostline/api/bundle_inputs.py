@@ -1,0 +1,88 @@
+"""Which models a new bundle holds, under which names. Needs no torch, so that a mistake is answered at once."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from frostline import FrostlineError
+from frostline.api.prediction import trained_columns
+from frostline.data.files import FILES, file_name, files_in, read_record
+from frostline.data.wording import listed, quoted
+from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
+
+
+def models_of_tasks(models: Sequence[str | Path], names: Sequence[str] | None) -> dict[str, Path]:
+    """The folder of the model of each task, by the name of the task.
+
+    Raises:
+        FrostlineError: They are too few, one cannot be in a bundle, or a name is wrong.
+    """
+    folders = [_model_folder(Path(model).expanduser()) for model in models]
+    if len(folders) < 2:
+        raise FrostlineError("A bundle needs at least two models: give the folders of several fine-tuned models.")
+    tasks = dict(zip(_task_names(folders, names), folders, strict=True))
+    trained = {name: trained_columns(folder) for name, folder in tasks.items()}
+    pairs = {name: one.get("text_pair") is not None for name, one in trained.items() if one}
+    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
+    if all(both):
+        raise FrostlineError(
+            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
+            "layer could be shared. Make one bundle of each."
+        )
+    return tasks
+
+
+def _model_folder(folder: Path) -> Path:
+    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep."""
+    for candidate in (folder, folder / "model"):
+        why = None
+        if format_of(candidate) != "transformers":
+            why = "has another head than its type"
+        elif has_own_code(candidate):
+            why = "runs Python code of its own"
+        elif (candidate / ESTIMATOR).is_file():
+            why = "is a probe, a TF-IDF model or one of SetFit"
+        if why:
+            raise FrostlineError(
+                f"The model in {candidate} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
+            )
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
+
+
+def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """A unique name for each model."""
+    if names is None:
+        paths = [Path(os.path.abspath(folder)) for folder in folders]
+        names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
+    if len(names) != len(folders):
+        raise FrostlineError(f"--names has {len(names)} names for {len(folders)} models: give one for each model.")
+    first: dict[str, Path] = {}
+    for name, folder in zip(names, folders, strict=True):
+        if not TASK_NAME.fullmatch(name):
+            raise FrostlineError(f"{quoted(name)} cannot be the name of a task: use letters, digits, '.', '_' and '-'.")
+        if other := first.get(name.casefold()):
+            raise FrostlineError(
+                f"{other} and {folder} would both be called {quoted(name)}: name all tasks with --names."
+            )
+        first[name.casefold()] = folder
+    return list(names)
+
+
+def require_free(out: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that a bundle would replace, unless it is a bundle and ``overwrite`` is given."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise FrostlineError(f"{out} exists: give another --out, or --overwrite.")
+    if not is_bundle(out):
+        raise FrostlineError(f"{out} exists and is not a bundle, so it is not replaced: give another --out.")
+    try:
+        recorded = read_record(out / BUNDLE)[FILES]
+    except (OSError, ValueError):  # damaged
+        recorded = {}
+    if others := files_in(out).keys() - {*recorded, BUNDLE}:
+        raise FrostlineError(
+            f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
+        )
