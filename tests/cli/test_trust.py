@@ -150,6 +150,16 @@ def test_no_part_of_a_model_runs_code(
             load_config(str(own))
 
 
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_of_another_repository_is_refused(own: Path, ran: Path, file: str) -> None:
+    """Nothing pins its version, and no digest has it."""
+    classes = {"AutoConfig": "other/code--modeling_own.OwnConfig", "AutoTokenizer": [None, "other/code--own.Own"]}
+    changed(own / file, auto_map=classes)
+    with pytest.raises(FrostlineError, match=r"runs code of other/code, .* remove other/code-- from the auto_map"):
+        load_pretrained(str(own), labels="ab", task_type="text-classification", trust_remote_code=True)
+    assert not ran.exists()
+
+
 def test_runs_with_and_without_code_of_the_model_do_not_mix(
     finished_small: Path, tmp_path: Path, frostline: Frostline
 ) -> None:

@@ -44,6 +44,16 @@ def test_digests_depend_on_weights_configuration_and_tokenizer(folder):
     assert fifth.vocabulary != fourth.vocabulary and fifth.weights == fourth.weights
 
 
+def test_the_digest_of_an_encoder_depends_on_its_pooling(folder):
+    """SetFit reads it with sentence-transformers, but only if modules.json says so."""
+    digests = [load(folder).weights]
+    (folder / "1_Pooling").mkdir()
+    for name, text in (("1_Pooling/config.json", "{}"), ("modules.json", "[]"), ("1_Pooling/config.json", "{ }")):
+        (folder / name).write_text(text)
+        digests.append(load(folder).weights)
+    assert digests[0] == digests[1] and len({*digests}) == 3
+
+
 OWN_CODE = """
 from transformers import BertConfig, BertForSequenceClassification
 class OwnConfig(BertConfig):

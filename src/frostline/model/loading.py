@@ -31,7 +31,9 @@ from frostline.model.anatomy import LONGEST, find_layers, first_position, text_l
 from frostline.model.device import CPU
 from frostline.model.model_files import (
     MODEL_FILES,
+    MODULES,
     Streams,
+    code_elsewhere,
     files_digest,
     has_own_code,
     model_folder,
@@ -125,8 +127,14 @@ def read_config(name: str, folder: Path, problem: str, *, trust_remote_code: boo
     """The configuration in a folder. An error about it names the model, and has the ``problem``.
 
     Raises:
-        FrostlineError: It cannot be read, or names kernels of the hub, which are code, and ``trust_remote_code`` is not set.
+        FrostlineError: It cannot be read, or names kernels of the hub, which are code, and ``trust_remote_code`` is not set. Or
+            it is set, and the code is in another repository.
     """
+    if trust_remote_code and (elsewhere := code_elsewhere(folder)):
+        raise FrostlineError(
+            f"The model {name} runs code of {elsewhere}, which may change at any time: copy the Python files of {elsewhere} into "
+            f"a copy of the model's folder, remove {elsewhere}-- from the auto_map in its JSON files, and give that folder."
+        )
     # without the argument, transformers would ask on the terminal whether to run code
     config = readable(lambda: AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code), name, problem)
     for one in (config, *(getattr(config, part, None) for part in getattr(config, "sub_configs", ()))):
@@ -353,10 +361,13 @@ def keep_first_layers(config: PreTrainedConfig, depth: int, name: str) -> int | 
 def weights_digest(folder: Path, depth: int | None, *, own_code: bool) -> str:
     """The digest of the configuration and the weights of a model, of which the first ``depth`` layers are kept.
 
-    With ``own_code``, the model runs Python code that comes with it, which then counts too.
+    With ``own_code``, the model runs Python code that comes with it, which then counts too. So do the modules that SetFit reads
+    with sentence-transformers, such as the pooling.
     """
-    code = sorted(folder.glob("*.py")) if own_code else []
-    digest = files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json", *code])
+    names = ["*.safetensors", "config.json", *["*.py"] * own_code]
+    if (folder / MODULES).is_file():
+        names += ["*/*.safetensors", MODULES, "*sentence_*.json", "*/*.json"]
+    digest = files_digest([file for name in names for file in sorted(folder.glob(name))])
     return digest if depth is None else hashlib.sha256(f"{digest} {depth}".encode()).hexdigest()
 
 

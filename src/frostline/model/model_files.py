@@ -275,7 +275,19 @@ def is_bundle(folder: str | Path) -> bool:
 
 def has_own_code(folder: Path) -> bool:
     """Whether a model or its tokenizer runs Python code that comes with it."""
-    return any("auto_map" in json_object(folder / name) for name in ("config.json", "tokenizer_config.json"))
+    return bool(_auto_maps(folder))
+
+
+def code_elsewhere(folder: Path) -> str | None:
+    """The other repository of the hub with the code that a model or its tokenizer runs; None if there is none."""
+    found = re.search('"([^"]+)--', _auto_maps(folder))
+    return found[1] if found else None
+
+
+def _auto_maps(folder: Path) -> str:
+    """Which classes of its own code a model and its tokenizer name, as JSON; empty if they name none."""
+    known = (json_object(folder / name).get("auto_map") for name in ("config.json", "tokenizer_config.json"))
+    return "".join(json.dumps(one) for one in known if one is not None)
 
 
 def runs_own_code(loaded: object) -> bool:
