@@ -208,9 +208,13 @@ def test_a_grid_of_several_parts() -> None:
 
 
 def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
-    made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4")
-    assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == pytest.approx([1e-4, 1e-3])
-    assert [rate for rate, _ in made.learning_rate_pairs(Recipe(1))] == [1e-5, 1e-4]
+    made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4,3e-4")
+    assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == [
+        1e-4,
+        1e-3,
+        0.003,
+    ]  # 10 * 3e-4 is another number
+    assert [rate for rate, _ in made.learning_rate_pairs(Recipe(1))] == [1e-5, 1e-4, 3e-4]
     assert (
         made.learning_rate_pairs("mean-pooled-0")
         == made.learning_rate_pairs("bilstm")

@@ -9,6 +9,7 @@ parameters. Imports no torch, because settings are read without it.
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -220,6 +221,10 @@ class Way(Strict):
             lowest = {"last": count - k, "first": 0, "middle": (count - k) // 2}[self.layers]
             numbers = list(range(lowest, lowest + k))
         return {*map(layer_place, numbers), *[FINAL_NORM] * bool(numbers)}
+
+    def learning_rate(self, of_grid: float) -> float:
+        """The learning rate that a value of the grid stands for: ten times 3e-4 is 0.003, not 0.0029999999999999996."""
+        return float(Decimal(repr(self.rate_factor)) * Decimal(repr(of_grid)))
 
     def learning_rate_factor(self, place: str, anatomy: "Anatomy") -> float:
         """The factor of the learning rate in a place: 1 for the last layer and all that follows it."""

@@ -49,7 +49,7 @@ def runs_of(plan: Plan, *, ways: bool = True) -> Runs:
         if run.recipe.is_way and not ways:
             continue
         assert run.learning_rate is not None
-        rates = {run.way.rate_factor * rate: rate for rate in plan.spec.learning_rate}
+        rates = {run.way.learning_rate(rate): rate for rate in plan.spec.learning_rate}
         rate = rates[run.learning_rate] if run.recipe.is_way else run.learning_rate
         found[Candidate(run.named_among(lengths), rate, run.seed)] = run
     return found

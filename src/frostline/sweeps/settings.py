@@ -223,9 +223,9 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
             return [(None, None)]
         if not way.head_only:
             head_rate = self.head_learning_rate[0] if way.in_loop else None
-            return [(way.rate_factor * layers, head_rate) for layers in self.learning_rate]
+            return [(way.learning_rate(layers), head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
-        return [(way.rate_factor * one, None) for one in dict.fromkeys(one for several in head for one in several)]
+        return [(way.learning_rate(one), None) for one in dict.fromkeys(one for several in head for one in several)]
 
     def way_of(self, tune: Recipe) -> Way:
         """The way that a value of ``tune`` stands for."""
