@@ -76,6 +76,9 @@ def test_plain_tags_and_their_order() -> None:
         (["B-person", "I-person", "X"], "X"),
         (["B-person", "I-person", "B-"], "B-"),
         (["I-person", "I-person", "O"], "I-person"),
+        (["person-B", "person-I", "O"], "person-B"),
+        (["person_E", "person_I", "O"], "person_E"),
+        (["person-B", "person-I", "place-B"], "person-B"),
     ],
 )
 def test_tags_that_only_look_like_entities_are_refused(tags: list[str], odd: str) -> None:

@@ -72,8 +72,8 @@ def sentence(given: Any, location: str, remedy: str) -> str:
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
 ENTITY = re.compile("[BI]-.+", re.DOTALL)
-# Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written.
-LIKE_ENTITY = re.compile(r"([BIESLUM])[-_](.+)", re.IGNORECASE)
+# Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written, or as a suffix.
+LIKE_ENTITY = re.compile(r"([BIESLUM])[-_].+|.+[-_]([BIESLUM])", re.IGNORECASE | re.DOTALL)
 NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
@@ -96,14 +96,14 @@ def entity_types(labels: Sequence[str]) -> list[str]:
 def refuse_odd_tags(where: str, names: Sequence[str]) -> None:
     """Raise an error if most tags look like the BIO scheme, and one is not in it."""
     marked = [name for name in names if name.upper() != OUTSIDE]
-    like = [name for name in marked if LIKE_ENTITY.fullmatch(name)]
-    begun = any(name[0].upper() == "B" for name in like) or len(marked) < len(names)
+    like = [found for name in marked if (found := LIKE_ENTITY.fullmatch(name))]
+    begun = any("B" in (found[1] or found[2]).upper() for found in like) or len(marked) < len(names)
     if not are_entities(names) and begun and 2 * len(like) > len(marked):
-        odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0])
+        odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0][0])
         raise FrostlineError(
             f"{where}: most tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with "
             f"{BEGIN}; write {OUTSIDE}, {BEGIN}TYPE at the first word of an entity and {INSIDE}TYPE at others, or remove the "
-            "prefixes if the tags are not of entities."
+            "prefixes or suffixes if the tags are not of entities."
         )
 
 
