@@ -60,6 +60,24 @@ def test_more_adds_to_every_part_of_the_grid(
     assert set(more.table().query("recipe == 'last 2'").learning_rate) == {1e-4}
 
 
+def test_more_says_where_it_looked_for_a_table_if_the_folder_was_moved(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(tiny_table, "t.csv")
+    run_sweep({"model": tiny_bert, "train": "t.csv", "tune": "0", "seeds": 1, "out": "o", **SMALL})
+    Path("a/b").mkdir(parents=True)
+    shutil.move("o", "a/b/o")
+    monkeypatch.chdir(tmp_path / "a")
+    refused = pytest.raises(
+        frostline.FrostlineError, match=r"train table of b/o, t\.csv, is found neither .* as train=\."
+    )
+    with refused:
+        frostline.open("b/o").more(seeds=2)
+    again = frostline.open("b/o").more(seeds=2, train="../t.csv", save_model=False, progress=Progress())
+    assert again.answer.runs.done == 2
+
+
 def test_more_with_a_table_in_memory_needs_it_again_only_after_it_is_lost(tiny_bert: Path, tmp_path: Path) -> None:
     rows = pd.DataFrame(sentences(60))
     quick = {**SMALL, "save_model": False, "progress": Progress()}

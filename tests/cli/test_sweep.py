@@ -145,3 +145,12 @@ def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: 
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
     got = frostline(*words, "--retry", "all")
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
+
+
+def test_a_folder_that_was_moved_is_continued_where_it_is(frostline: Frostline, here: Path) -> None:
+    words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", *FAST]
+    assert frostline("sweep", *words, "--out", "o").code == 0
+    (here / "o").rename(here / "moved")
+    got = frostline("sweep", "moved/sweep.toml", "--seeds", "2")
+    assert got.code == 0 and "1 of 2 runs were done before" in got.err
+    assert frostline("status", "moved").out.startswith("moved: 2 done") and not (here / "o").exists()

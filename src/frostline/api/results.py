@@ -131,7 +131,7 @@ class Results:
             raise FrostlineError(
                 f"The {lost[0]} table of {self.folder} was given in Python and is in no file: give it again, as {lost[0]}=."
             )
-        written = folder.spec.model_dump(mode="json", exclude=set(NOT_SETTINGS)) | folder.moved_paths()
+        written = folder.spec.model_dump(mode="json", exclude=set(NOT_SETTINGS)) | folder.moved_paths(given)
         changes = {name: value for name, value in settings.items() if name in GRID}
         valid = make_settings({**written, **changes})
         new = {name: getattr(valid, name) for name in changes}

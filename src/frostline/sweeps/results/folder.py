@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from frostline.data.files import (
     unseal_as,
     write_sealed,
 )
+from frostline.data.kinds import FORMAT_OF
 from frostline.data.wording import listed
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.answer import is_of_models
@@ -219,13 +220,24 @@ class Folder:
             {TRUST: self.written.own_code, "model": self.spec.model}, self.out / "sweep.toml", trusted=trusted
         )
 
-    def moved_paths(self) -> dict[str, str]:
-        """Settings with a path that does not exist from here, but from the folder where the sweep was started."""
+    def moved_paths(self, given: Collection[str] = ()) -> dict[str, str]:
+        """Settings with a path that does not exist from here, but from the folder where the sweep was started.
+
+        Raises:
+            FrostlineError: A table that is not ``given`` anew is in neither place.
+        """
         start, found = self.written.origin.folder_for(self.out), {}
         for name in ("model", "train", "validation", "test", "data"):
             path = getattr(self.spec, name)
-            if path is not None and not Path(path).expanduser().exists() and (start / path).exists():
+            if path is None or Path(path).expanduser().exists():
+                continue
+            if (start / path).exists():
                 found[name] = str(start / path)
+            elif Path(path).suffix.lower() in FORMAT_OF and name not in given:
+                raise FrostlineError(
+                    f"The {name} table of {self.out}, {path}, is found neither from here nor from {start}, where the sweep was "
+                    f"started: change to the folder that has it, or in Python give it again, as {name}=."
+                )
         return found
 
     @property
