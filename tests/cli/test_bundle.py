@@ -49,6 +49,9 @@ def test_mistakes_end_in_one_sentence(frostline: Frostline, tasks: Path, tmp_pat
     assert frostline(*words).code == 0
     assert frostline(*words)[::2] == (2, "frostline: o exists: give another --out, or --overwrite.\n")
     assert "leave --trust-remote-code out" in frostline("predict", "o", "new.csv", "--trust-remote-code").err
+    scored = frostline("evaluate", "o", "new.csv")
+    assert scored.code == 2 and "o is a bundle: run `frostline evaluate` with the model of each task" in scored.err
+    assert "It holds a bundle" in (checked := frostline("check", "o")).err and checked.code == 2
     alone = frostline("predict", "o/tasks/films", "new.csv")
     assert alone.code == 2 and "is a part of the bundle in" in alone.err
     Path("o/tasks/films/model.safetensors").unlink()

@@ -244,11 +244,15 @@ def evaluate(
 
     require_file(file)
     require_model(model)
-    task = None if is_bundle(model) else trained_task(model)
+    if is_bundle(model):
+        raise FrostlineError(
+            f"{model} is a bundle: run `frostline evaluate` with the model of each task that it was made from, such as OUT/model "
+            "of a sweep, which predicts bitwise the same."
+        )
+    task = trained_task(model)
     if task is None:
         raise FrostlineError(
-            f"{model} is no model whose labels are known: give OUT/model of a sweep or OUT/probe of a probe; of a bundle, the "
-            "model of each task."
+            f"{model} is no model whose labels are known: give OUT/model of a sweep or OUT/probe of a probe."
         )
     if label_column is not None:
         task = replace(task, columns=replace(task.columns, label=label_column, indicators=()))

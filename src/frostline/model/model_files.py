@@ -148,6 +148,8 @@ def _require_config(name: str, folder: Path) -> None:
             "It holds a probe or another model without layers of its own, for `frostline predict` and `frostline evaluate`: "
             f"give the model that a probe reads, which {ESTIMATOR} names"
         )
+    if is_bundle(folder):
+        what = "It holds a bundle, for `frostline predict`: give one of the models that it was made from"
     if what is None:
         inside = (glob(f"{depth}/config.json", root_dir=folder) for depth in ("*", "*/*", "*/*/*"))
         found = next(
