@@ -21,10 +21,11 @@ from frostline.api import find
 from frostline.report.rebuild import rebuild
 from frostline.search import SECONDS
 from frostline.search.observations import Candidate, Observations
-from frostline.search.probing import estimate_k, mean_is_better
+from frostline.search.probing import Alternatives, estimate_k, mean_is_better
 from frostline.search.search import Search, sweep_of
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import PROBE, WORDS
+from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import TEST, Folder, read_alternatives
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.search_record import read_search
@@ -32,7 +33,7 @@ from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings, make_settings
 from frostline.training.result import ProbeReport, ReportedProbe, TaskFacts
 from ray_here import RayHere
-from tiny import assert_same_predictions, sentences, write_csv
+from tiny import assert_same_predictions, plan_of, sentences, write_csv
 
 TRIALS = st.builds(
     Candidate,
@@ -157,6 +158,16 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
 
 
 @pytest.mark.usefixtures("forecast")
+def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, Any]) -> None:
+    rows = [{"text": f"good film {n}", "label": ("negative", "positive")[n % 2]} for n in range(20)]
+    again = [{**row, "text": row["text"].upper()} for row in rows]
+    write_csv(search_settings["out"].with_name("v.csv"), rows + again)
+    del search_settings["budget"]
+    plan = plan_of(**{**search_settings, "tune": "0,full", "validation": search_settings["out"].with_name("v.csv")})
+    evidence = Search.of(plan, Progress(), None, Alternatives(), ways=False).seen.evidence
+    assert evidence.rows == 40 and evidence.split.different_texts(np.ones(40, bool)) == 20
+
+
 def test_the_default_budget_is_four_runs_of_the_reference(search_settings: dict[str, Any]) -> None:
     made = find.plan(**{**search_settings, "budget": None})
     assert made.budget == 160 and made.seen.budget_given is None

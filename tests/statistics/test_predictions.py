@@ -128,6 +128,19 @@ def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
     assert observed.squares_of_rows is None
 
 
+def test_a_text_in_two_rows_of_a_fold_counts_once(made: Made) -> None:
+    """Every row twice, in the same fold, says no more than every row once."""
+    cells, probe = [*cells_of(made).values()], [Alternative(made.on_all_rows("probe", 33, 33, 51))]
+    twice = np.tile(np.arange(FOLDS * SIZE), 2)
+    split = replace(made.evidence.split, targets=made.evidence.split.targets[twice], alike=twice)
+    both = made.evidence, RunPredictions(split, lambda name: made.logits[name][twice])
+    ours, theirs = (one.observed([*cells, probe], [*DEPTH, None]) for one in both)
+    np.testing.assert_allclose(theirs.means, ours.means)
+    np.testing.assert_allclose(theirs.row_covariance, ours.row_covariance)
+    np.testing.assert_allclose(theirs.squares_of_rows, ours.squares_of_rows)
+    assert len({repr((one.pair(cells[0], cells[2]), one.summary(cells[2]), one.alone("full/1"))) for one in both}) == 1
+
+
 def test_the_predictions_of_a_run_are_read_once(made: Made) -> None:
     runs, read = [made.run("full", fold, 40) for fold in (0, 1)], list[str]()
     evidence = RunPredictions(made.evidence.split, lambda name: (read.append(name), made.logits[name])[1])

@@ -6,8 +6,10 @@ from seqeval.metrics import classification_report, f1_score, precision_score, re
 from seqeval.scheme import IOB2
 
 from frostline import FrostlineError
+from frostline.data.examples import Examples
 from frostline.data.kinds import TOKENS
-from frostline.data.tags import NO_WORD
+from frostline.data.tags import NO_WORD, joined
+from frostline.statistics.class_outputs import intervals_by_class
 from frostline.statistics.metrics import chance, check_metric, entity_counts, is_constant, predict, score, scored_rows
 from frostline.statistics.predictions import Labelled, RunPredictions
 
@@ -94,6 +96,21 @@ def test_the_baseline_is_the_best_constant_tag() -> None:
     assert chance(np.array([[0, 0, 1], [0, 0, NO_WORD]]), "entity_f1", 5, LABELS) == pytest.approx(2 / 6)
     logits = np.where(targets[..., None] >= 0, np.eye(5)[2], np.nan)
     assert is_constant(logits, TOKENS) and not is_constant(drawn()[1], TOKENS)
+
+
+def test_a_sentence_in_two_rows_counts_once() -> None:
+    """With every row twice, one of them in capitals, the intervals are those of the table itself."""
+    targets, logits = drawn()
+    texts = [joined(f"{row} {word}" for word in range(9)) for row in range(60)]
+    found = []
+    for spelled in (texts, [*texts, *(text.upper() for text in texts)]):
+        rows = np.arange(len(spelled)) % 60
+        examples = Examples(texts=tuple(spelled), pairs=None, rows=rows, name="t", targets=targets[rows])
+        split, own = Labelled.of(examples, TOKENS, LABELS, "entity_f1"), logits[rows]
+        evidence = RunPredictions(split, lambda run, own=own: own)
+        classes = [(one.precision, one.recall, one.f1) for one in intervals_by_class(split, own)]
+        found.append((evidence.alone("run"), evidence.texts_of(["run"]), classes))
+    assert found[0] == found[1]
 
 
 def test_the_jackknife_leaves_out_sentences() -> None:
