@@ -1,10 +1,12 @@
 """Audits of trainings that frostline does not run: on models of many types, in transformers' Trainer, and of two checkpoints."""
 
 import logging
+import shutil
 from functools import partial
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import Trainer, TrainingArguments
@@ -262,7 +264,7 @@ def test_an_audit_is_no_part_of_the_training():
 
 
 def test_two_checkpoints(tmp_path, frostline):
-    """A model without a head, with a head, and trained: only what moved is named, and the exit code says what should not have."""
+    """A model without a head, with one, of an old version, and trained: what moved is named, and the exit code says it."""
     model = small_model("bert", layers=3)
     model.save_pretrained(tmp_path / "before")
     model.bert.save_pretrained(tmp_path / "base")
@@ -271,12 +273,16 @@ def test_two_checkpoints(tmp_path, frostline):
         model.classifier.weight += 0.25
     model.save_pretrained(tmp_path / "after")
     small_model("bert", layers=2).save_pretrained(tmp_path / "other")
-    for before in ("before", "base"):
+    old = load_file(tmp_path / "before" / "model.safetensors")
+    old = {key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): old[key] for key in old}
+    shutil.copytree(tmp_path / "before", tmp_path / "old")
+    save_file(old | {"bert.embeddings.position_ids": torch.arange(40)}, tmp_path / "old" / "model.safetensors")
+    for before in ("before", "base", "old"):
         done = frostline("audit", tmp_path / before, tmp_path / "after", "--frozen", "embeddings,layer.1")
         assert done.code == 0, done
         layer = next(line.split() for line in done.out.splitlines() if line.startswith("bert.encoder.layer.2"))
         assert layer[1:] == ["16", "1", "0.5000", "0", "0"], done.out
-        moved = "layer 2 and classifier." if before == "before" else "layer 2. Not in both: classifier."
+        moved = "layer 2. Not in both: classifier." if before == "base" else "layer 2 and classifier."
         assert f"Moved: {moved} Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler." in done.out, (
             done.out
         )

@@ -33,6 +33,9 @@ from frostline.sweeps.progress import LOG
 
 SHOWN = 3  # names in a sentence
 BLOCK = 1 << 22  # numbers that are compared at a time
+# what older versions of transformers wrote otherwise, and constants that they wrote and newer ones leave out
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+CONSTANTS = ("embeddings.position_ids", "embeddings.token_type_ids")
 MODEL = "the model itself"  # the name of a part that has the parameters outside of all modules
 
 
@@ -530,8 +533,15 @@ def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
 
 
 def _weights(folder: str | Path) -> dict[str, Source]:
-    """The weights of a checkpoint by name."""
-    return {source.key: source for source, _, _ in shapes_in(checkpoint_files(str(folder)))}
+    """The weights of a checkpoint by the name that transformers gives them."""
+    found = dict[str, Source]()
+    for source, _, _ in shapes_in(checkpoint_files(str(folder))):
+        name = source.key
+        for old, new in OLD_NAMES.items():
+            name = name.replace(old, new)
+        if not name.endswith(CONSTANTS):
+            found[name] = source
+    return found
 
 
 def _prefix(base: Iterable[str], whole: Iterable[str]) -> str:
