@@ -68,10 +68,12 @@ def test_a_text_in_two_rows_counts_once_in_the_intervals(task_type: str) -> None
 
     def numbers(found: Any) -> list[float]:
         ratios = [one for part in found.classes for one in (part.precision, part.recall, part.f1)]
-        chance = [found.calibration.by_chance, found.calibration.by_chance_high] if found.calibration else []
-        return [
-            value for one in (*found.scores.values(), *ratios) for value in (one.estimate, one.low, one.high)
-        ] + chance
+        error, ends = (
+            found.calibration,
+            [(one.estimate, one.low, one.high) for one in (*found.scores.values(), *ratios)],
+        )
+        chance = [error.by_chance, error.by_chance_high, *error.texts] if error else []
+        return [*chance, *(value for one in ends for value in one)]
 
     assert numbers(scored(twice, N)) == pytest.approx(numbers(scored(once, N)))
 

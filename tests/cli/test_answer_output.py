@@ -50,7 +50,7 @@ def with_threshold() -> Answer:
     """An answer whose saved model has a threshold."""
     scores = {"at_half": {"f1": 0.7}, "cross_fitted": {"f1": 0.8}}
     threshold = Threshold(rule="f1", metric="f1", not_chosen=[], label="yes", threshold=0.3, **scores)
-    bins: Any = {"confidence": [], "accuracy": [], "examples": []}
+    bins: Any = {"confidence": [], "accuracy": [], "examples": [], "texts": []}
     error = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, **bins)
     judged = {"temperature": 2.0, "before": error, "after": error}
     calibration = Calibration(rows=1000, examples=9, counted="examples", saved=False, **judged)

@@ -266,8 +266,8 @@ class CalibrationError:
     """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`.
 
     Attributes:
-        confidence, accuracy, examples: Of each bin of examples with similar confidence: the mean confidence, the accuracy, and
-            the number of examples.
+        confidence, accuracy, examples, texts: Of each bin of examples with similar confidence: the mean confidence, the accuracy,
+            the number of examples, and that of examples whose texts differ.
     """
 
     error: float
@@ -277,6 +277,7 @@ class CalibrationError:
     confidence: list[float]
     accuracy: list[float]
     examples: list[int]
+    texts: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,6 +245,7 @@ def calibration(
         confidence=confidences,
         accuracy=accuracies,
         examples=[len(rows) for rows in bins],
+        texts=[len(np.unique(texts[rows])) for rows in bins],
     )
 
 

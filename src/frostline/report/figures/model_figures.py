@@ -28,7 +28,7 @@ def reliability(calibration: Calibration) -> Figure:
         ):
             label = f"{name}: error {score(part.error)}"
             axes.plot(part.confidence, part.accuracy, marker, color=colour, markersize=6, label=label)
-            for confidence, accuracy, count in zip(part.confidence, part.accuracy, part.examples, strict=True):
+            for confidence, accuracy, count in zip(part.confidence, part.accuracy, part.texts, strict=True):
                 ends = failure_interval(round(accuracy * count), count)
                 axes.plot([confidence] * 2, ends, color=colour, alpha=0.3, linewidth=1)
         axes.set_xlabel("mean probability of the predicted class")
