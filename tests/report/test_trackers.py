@@ -116,3 +116,12 @@ def test_a_tracker_that_fails_loses_nothing(settings: Mapping[str, Any]) -> None
     assert any("`frostline track" in note and "results themselves are complete" in note for note in shown.notes)
     with pytest.raises(FrostlineError, match="tensorboard does not take the results of"):
         track(results.folder, "tensorboard")
+
+
+@pytest.mark.parametrize("content", ["{}", "[", '{"version": 1}'])
+def test_an_answer_that_cannot_be_read_is_refused(finished_small: Path, tmp_path: Path, content: str) -> None:
+    pytest.importorskip("tensorboard")
+    folder = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    (folder / "answer.json").write_text(content)
+    with pytest.raises(FrostlineError, match=r"answer\.json is damaged or of another version: `frostline report"):
+        track(folder, "tensorboard")

@@ -151,14 +151,16 @@ def report(folder: FolderArgument) -> None:
 
     With several models, those of each are rebuilt. The command that trained them rebuilds the page about all.
     """
-    from frostline.api.results import open as opened
-    from frostline.report.rebuild import write_report
-    from frostline.statistics.answer import is_of_models
     from frostline.sweeps.results.folder import Folder, folders_of
 
     folders = folders_of(folder)
     for one in folders:
         _print_damage(Folder(one).out)
+    from frostline.api.results import open as opened  # another folder is refused before these are imported
+    from frostline.report.rebuild import write_report
+    from frostline.statistics.answer import is_of_models
+
+    for one in folders:
         write_report(one)
     for one in [*folders, *([folder] if is_of_models(folder) else [])]:
         results = opened(one)

@@ -114,6 +114,10 @@ def _answer(folder: Folder) -> Iterator[Tracked]:
         answer = Answer.read(folder.out / "answer.json")
     except OSError:
         return
+    except ValueError as error:
+        raise FrostlineError(
+            f"{folder.out / 'answer.json'} is damaged or of another version: `frostline report {folder.out}` writes it again."
+        ) from error
     size, done = answer.sizes[0], sorted(row.run for row in folder.rows if row.status == "done")
     summary, settings = {"runs": float(answer.runs.done)}, {"model": answer.model, "task": answer.task}
     if decision := size.decision:
