@@ -157,7 +157,6 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     assert find.plan(**search_settings).reference_seconds == pytest.approx(np.median(seconds))
 
 
-@pytest.mark.usefixtures("forecast")
 def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, Any]) -> None:
     rows = [{"text": f"good film {n}", "label": ("negative", "positive")[n % 2]} for n in range(20)]
     again = [{**row, "text": row["text"].upper()} for row in rows]
@@ -168,6 +167,7 @@ def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, An
     assert evidence.rows == 40 and evidence.split.different_texts(np.ones(40, bool)) == 20
 
 
+@pytest.mark.usefixtures("forecast")
 def test_the_default_budget_is_four_runs_of_the_reference(search_settings: dict[str, Any]) -> None:
     made = find.plan(**{**search_settings, "budget": None})
     assert made.budget == 160 and made.seen.budget_given is None
