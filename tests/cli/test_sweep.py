@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from frostline.training.train import run
 from tiny import FAST, Frostline, TrainWith, contents, sentences, write_csv
@@ -147,10 +148,18 @@ def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: 
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 
-def test_a_folder_that_was_moved_is_continued_where_it_is(frostline: Frostline, here: Path) -> None:
+def test_a_folder_that_was_moved_is_continued_where_it_is(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", *FAST]
     assert frostline("sweep", *words, "--out", "o").code == 0
     (here / "o").rename(here / "moved")
-    got = frostline("sweep", "moved/sweep.toml", "--seeds", "2")
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")  # the table is found from where the sweep was started
+    got = frostline("sweep", "../moved/sweep.toml", "--seeds", "2")
     assert got.code == 0 and "1 of 2 runs were done before" in got.err
-    assert frostline("status", "moved").out.startswith("moved: 2 done") and not (here / "o").exists()
+    assert frostline("status", "../moved").out.startswith("../moved: 2 done") and not (here / "o").exists()
+    (here / "runs").mkdir()
+    (here / "sweep.toml").write_text('model = "nowhere"\ntrain = "t.csv"\nout = "r"\n')
+    got = frostline("sweep", "../sweep.toml")  # a file of one's own beside a folder of that name
+    assert got.code == 2 and "checksum" not in got.err

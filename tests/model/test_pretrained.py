@@ -47,11 +47,13 @@ def test_digests_depend_on_weights_configuration_and_tokenizer(folder):
 def test_the_digest_of_an_encoder_depends_on_its_pooling(folder):
     """SetFit reads it with sentence-transformers, but only if modules.json says so."""
     digests = [load(folder).weights]
-    (folder / "1_Pooling").mkdir()
-    for name, text in (("1_Pooling/config.json", "{}"), ("modules.json", "[]"), ("1_Pooling/config.json", "{ }")):
+    modules = json.dumps([{"path": "1_Pooling", "type": "models.Pooling"}])
+    pooling, elsewhere = "1_Pooling/config.json", "checkpoint-1/config.json"
+    for name, text in ((pooling, "{}"), ("modules.json", modules), (pooling, "{ }"), (elsewhere, "{}")):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
         digests.append(load(folder).weights)
-    assert digests[0] == digests[1] and len({*digests}) == 3
+    assert digests[0] == digests[1] and digests[3] == digests[4] and len({*digests}) == 3
 
 
 OWN_CODE = """

@@ -1,5 +1,6 @@
 """Saved probes, TF-IDF models and heads of SetFit: predictions, damaged files, and a changed model."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,9 @@ def test_the_model_of_a_probe_can_be_moved(tiny_bert: Path, tiny_table: Path, tm
 def test_an_embedded_model_moves_with_its_probe(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     """Of a probe, and of a comparison that recommends one. The comparison is repeated with and without it."""
     model, texts = Path(shutil.copytree(tiny_bert, tmp_path / "bert")), ["a good film", "the plot was dull"]
+    (model / "1_Pooling").mkdir()  # as sentence encoders have it
+    (model / "1_Pooling" / "config.json").write_text("{}")
+    (model / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "models.Pooling"}]))
     given: dict[str, Any] = {"model": model, "train": tiny_table, "embed": True}
     frostline.probe(**given, out=tmp_path / "o", **EXACT)
     grid = {"ways": "probe,0", "seeds": 1, "price": 50, "num_train_epochs": 1, "progress": Progress()}

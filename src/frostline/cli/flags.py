@@ -81,8 +81,11 @@ def with_settings(
             if path:
                 of_file = read_toml(path)
                 require_trust(of_file, path, trusted=given.get(TRUST) is True)
-                if path.name == "sweep.toml" and (path.parent / "runs").is_dir():
-                    of_file["out"] = str(path.parent)  # the folder of the sweep may have been moved
+                if path.name == "sweep.toml" and "identity" in of_file and (path.parent / "runs").is_dir():
+                    from frostline.sweeps.results.folder import Folder
+
+                    # the folder of the sweep may have been moved
+                    of_file |= {"out": str(path.parent), **Folder(path.parent).moved_paths(given)}
             weights = given.get("class_weights", "")
             if "=" in weights:  # a table, as in a file
                 parts = [part.rpartition("=") for part in comma_separated(weights)]

@@ -97,7 +97,8 @@ def refuse_odd_tags(where: str, names: Sequence[str]) -> None:
     """Raise an error if most tags look like the BIO scheme, and one is not in it."""
     marked = [name for name in names if name.upper() != OUTSIDE]
     like = [found for name in marked if (found := LIKE_ENTITY.fullmatch(name))]
-    begun = any("B" in (found[1] or found[2]).upper() for found in like) or len(marked) < len(names)
+    prefixed = any(found[1] for found in like)  # a plain tag may end in such a letter, as NOUN-S does
+    begun = any("B" in (found[1] or found[2]).upper() for found in like) or (prefixed and len(marked) < len(names))
     if not are_entities(names) and begun and 2 * len(like) > len(marked):
         odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0][0])
         raise FrostlineError(

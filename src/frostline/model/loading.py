@@ -31,12 +31,12 @@ from frostline.model.anatomy import LONGEST, find_layers, first_position, text_l
 from frostline.model.device import CPU
 from frostline.model.model_files import (
     MODEL_FILES,
-    MODULES,
     Streams,
     code_elsewhere,
     files_digest,
     has_own_code,
     model_folder,
+    module_files,
     never_streams,
     quiet_loading,
     readable,
@@ -364,10 +364,9 @@ def weights_digest(folder: Path, depth: int | None, *, own_code: bool) -> str:
     With ``own_code``, the model runs Python code that comes with it, which then counts too. So do the modules that SetFit reads
     with sentence-transformers, such as the pooling.
     """
-    names = ["*.safetensors", "config.json", *["*.py"] * own_code]
-    if (folder / MODULES).is_file():
-        names += ["*/*.safetensors", MODULES, "*sentence_*.json", "*/*.json"]
-    digest = files_digest([file for name in names for file in sorted(folder.glob(name))])
+    code = sorted(folder.glob("*.py")) if own_code else []
+    weights = [*sorted(folder.glob("*.safetensors")), folder / "config.json"]
+    digest = files_digest([*weights, *code, *module_files(folder)])
     return digest if depth is None else hashlib.sha256(f"{digest} {depth}".encode()).hexdigest()
 
 

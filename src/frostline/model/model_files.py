@@ -262,12 +262,23 @@ def format_of(folder: Path) -> str:
     """The library that opens the classifier in a folder (:func:`frostline.model.terms.opened_by`)."""
     if (folder / HEAD).is_file():
         return "frostline"
+    return "sentence-transformers" if _modules(folder) == [*KINDS.items()] else "transformers"
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """The subfolder and the kind of each module of a model of sentence-transformers; empty for other models."""
     try:
-        modules = json.loads((folder / MODULES).read_bytes())
-        found = [(one["path"], one["type"].rpartition(".")[2]) for one in modules]
+        return [(one["path"], one["type"].rpartition(".")[2]) for one in json.loads((folder / MODULES).read_bytes())]
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        found = []
-    return "sentence-transformers" if found == [*KINDS.items()] else "transformers"
+        return []
+
+
+def module_files(folder: Path) -> list[Path]:
+    """What sentence-transformers, and so SetFit, reads of a model beside the transformer, such as the pooling."""
+    modules = _modules(folder)
+    inside = [folder / path for path, _ in modules if path and Path(path).name == path]
+    files = [file for one in inside for file in sorted(one.rglob("*")) if file.is_file()]
+    return [folder / MODULES, *sorted(folder.glob("*sentence_*.json")), *files] if modules else []
 
 
 def is_bundle(folder: str | Path) -> bool:
@@ -391,11 +402,12 @@ def is_read(name: str) -> bool:
 
 def copy_model(folder: Path, target: Path) -> list[Path]:
     """Copy what opening a model reads, with code of its own if it has some, into ``target``, and return the copied files."""
-    target.mkdir()
-    names = [
-        one.name for one in sorted(folder.iterdir()) if one.is_file() and (is_read(one.name) or one.suffix == ".py")
-    ]
-    return [Path(shutil.copyfile(folder / name, target / name)) for name in names]
+    files = [one for one in sorted(folder.iterdir()) if one.is_file() and (is_read(one.name) or one.suffix == ".py")]
+    copied = [target / file.relative_to(folder) for file in dict.fromkeys([*files, *module_files(folder)])]
+    for file in copied:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / file.relative_to(target), file)
+    return copied
 
 
 def tokenizer_files(folder: Path) -> set[str]:

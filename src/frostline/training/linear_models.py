@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from frostline.data.examples import Examples, Targets, Texts
 from frostline.statistics.class_outputs import Folds, best_temperature, folds_of, log_loss
@@ -83,12 +83,14 @@ def logistic(
         return ridge(features, targets, classes, alike)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    if np.bincount(targets)[np.unique(targets)].min() < FOLDS:  # a class has too few rows
-        splitter = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
-    folds: Folds = list(splitter.split(x, targets))
-    if alike is not None and 1 < len(np.unique(alike)) < len(alike):
+    repeated = alike is not None and 1 < len(np.unique(alike)) < len(alike)
+    if np.bincount(targets)[np.unique(targets)].min() >= FOLDS:
+        stratified = (StratifiedGroupKFold if repeated else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
+        folds: Folds = list(stratified.split(x, targets, alike))
+    elif alike is not None and repeated:  # a class has too few rows
         folds = folds_of(alike, np.random.default_rng(0))
+    else:
+        folds = list(KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0).split(x))
 
     def fit(rows: Indices, penalty: float) -> tuple[Array, Array]:
         return _logistic(x[rows], targets[rows], classes, C=1.0 / (penalty * len(rows)), max_iter=10_000)
@@ -184,15 +186,14 @@ def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Ar
     eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
     eigenvalues, projected = np.maximum(eigenvalues, 0.0), vectors.T @ y
     held_out = np.empty((len(x), len(penalties), y.shape[1]))
-    shrinkage = eigenvalues[:, None] / (eigenvalues[:, None] + penalties)  # [n, penalties]
-    for n, share in enumerate(shrinkage.T[:, :, None]):
+    shrinkage = eigenvalues / (eigenvalues + penalties[:, None])  # [penalties, n]
+    for n, share in enumerate(shrinkage[:, :, None]):
         leverage = np.square(vectors) @ share + 1.0 / len(x)
         fitted = vectors @ (share * projected)
         held_out[:, n] = y - (y - fitted) / (1.0 - leverage)
-    _hold_out_texts(held_out, alike, vectors.__getitem__, shrinkage, projected, y)
-    return list(
-        held_out.swapaxes(0, 1)
-    ), lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
+    _hold_out_texts(held_out, alike, vectors.__getitem__, shrinkage.T, projected, y)
+    values = list(held_out.swapaxes(0, 1))
+    return values, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
 
 
 def _hold_out_texts(
@@ -209,7 +210,7 @@ def _hold_out_texts(
 
     Args:
         held_out: The values that leave out one row.
-        alike: A number for each text, ``[n]``; None: all differ.
+        alike: A number for each row, ``[n]``, the same for one text; None: all differ.
         basis: From rows ``[m]`` to their coordinates Z, ``[m, D]``. The hat matrix is ``Z * share @ Z.T + 1 / n``.
         shares: Of each coordinate for each penalty, ``[D, penalties]``.
         projected: The coordinates of ``y``, ``[D, C]``.

@@ -40,9 +40,9 @@ SEED = 0  # of the random folds of the cross-fitting
 def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Settings) -> None:
     """Add ``classes``, ``calibration`` and ``threshold`` to an answer, unless it is of a regression or recommends nothing.
 
-    The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is
-    saved. With folds, the rows that it was trained on are predicted by other runs of the k, as far as their folds go. A
-    recommended model that trains no layer has neither calibration nor threshold.
+    The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run, which is
+    saved; with folds, other runs of the k predict the rows that it was trained on, as far as their folds go. A recommended model
+    that trains no layer has neither.
 
     Args:
         answer: The answer; its first train size counts.
@@ -56,25 +56,25 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     answer.classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
     if size.recommended is None:
         return
-    best = _out_of_fold(size, size.recommended, logits)
-    scored = np.flatnonzero(scored_rows(best))
-    best, targets, texts = best[scored], validation.targets[scored], validation.texts[scored]
+    held_out = _out_of_fold(size, size.recommended, logits)
+    scored = np.flatnonzero(scored_rows(held_out))
+    held_out, targets, texts = held_out[scored], validation.targets[scored], validation.texts[scored]
     folds = folds_of(texts, np.random.default_rng(SEED))
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
         if validation.task_type == MULTI_LABEL:
-            found = _of_labels(best, targets, folds, rule, validation.labels, calibrate=spec.calibrate)
+            found = _of_labels(held_out, targets, folds, rule, validation.labels, calibrate=spec.calibrate)
         else:
-            found = _of_class(best, targets, folds, rule, validation.labels[1], calibrate=spec.calibrate)
+            found = _of_class(held_out, targets, folds, rule, validation.labels[1], calibrate=spec.calibrate)
         answer.threshold = Threshold(rule=str(spec.threshold), metric=rule.metric, **found)
-    scaled = cross_fitted(best, targets, folds)
+    scaled = cross_fitted(held_out, targets, folds)
     answer.calibration = Calibration(
         rows=len(scored),
-        examples=len(class_examples(best, targets)[1]),
+        examples=len(class_examples(held_out, targets)[1]),
         counted=COUNTED.get(validation.task_type, "examples"),
         saved=spec.calibrate,
-        temperature=fit_temperature(best, targets),
-        before=calibration(best, targets, np.random.default_rng(SEED), texts),
+        temperature=fit_temperature(held_out, targets),
+        before=calibration(held_out, targets, np.random.default_rng(SEED), texts),
         after=calibration(scaled, targets, np.random.default_rng(SEED), texts),
     )
 
@@ -89,7 +89,7 @@ def runs_of_choice(size: SizeAnswer) -> list[str]:
 
 
 def _out_of_fold(size: SizeAnswer, recommended: Recommended, logits: LogitsOf) -> NDArray[Any]:
-    """The logits of the best run; in rows that it is not scored on, those of the first run of its k that is scored on them."""
+    """The logits of the best run; in rows that it is not scored on, those of the first run of its k that is, and has learned."""
     found, cell = logits(recommended.run).copy(), size.cell(recommended.recipe)
     for run in cell.in_mean if cell else ():
         missing = ~scored_rows(found)
@@ -188,11 +188,11 @@ def calibration_sentences(answer: Answer) -> list[str]:
         return []
     before, after = calibration.before, calibration.after
     counted = COUNTED_IN_WORDS.get(calibration.counted)
-    few = (
-        f"Of {answer.validation_rows:,} labelled rows, {calibration.rows:,} count here: more seeds hold out more folds."
-    )
+    size, some = answer.sizes[0], f"Of {answer.validation_rows:,} labelled rows, {calibration.rows:,} count here"
+    more = size.folds is not None and size.seeds < size.folds
+    some += ": more seeds hold out more folds." if more else ": other runs that held rows out did not learn."
     sentences = [
-        *([few] if calibration.rows < answer.validation_rows else []),
+        *([some] if calibration.rows < answer.validation_rows else []),
         *([counted] if counted else []),
         f"The probability of the predicted class differs from the accuracy by {formatting.score(before.error)} on average "
         "(expected calibration error).",
