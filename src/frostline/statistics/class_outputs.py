@@ -211,7 +211,7 @@ def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], folds: Folds) -> N
 
 
 def calibration(
-    logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator, alike: Targets | None = None
+    logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator, alike: Targets
 ) -> CalibrationError:
     """How well the probabilities of the predicted classes agree with their accuracy.
 
@@ -219,14 +219,14 @@ def calibration(
         logits: ``[n, C]``, with n at least 1.
         targets: Class indices, label sets or tags.
         rng: Draws the outcomes of ``by_chance``.
-        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one, and one outcome. None: all differ.
+        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one, and one outcome.
 
     Returns:
         The expected calibration error (Guo et al. 2017, equation 3) in bins with equally many examples, which bias it less than
         bins of equal width (Roelofs et al. 2022, arXiv:2012.08668): the mean distance of confidence and accuracy, weighted by
         the examples of a bin; its mean and its 95 % quantile if the probabilities were exactly right; and the bins.
     """
-    texts = _texts_of_examples(logits, targets, np.arange(len(targets)) if alike is None else alike)
+    texts = _texts_of_examples(logits, targets, alike)
     logits, targets = class_examples(logits, targets)
     found = softmax(logits.astype(np.float64))
     right, bins = found.argmax(1) == targets, _bins(confidence := found.max(1), len(np.unique(texts)))
