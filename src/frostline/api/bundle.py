@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.api.bundle_inputs import models_of_tasks, require_free
+from frostline.api.bundle_inputs import models_of_tasks
 from frostline.api.prediction import (
     Outputs,
     Predictions,
@@ -97,8 +97,8 @@ def bundle(
     Raises:
         FrostlineError: The models cannot be in one bundle, or the folder cannot be written.
     """
-    tasks, out = models_of_tasks(models, names), Path(out).expanduser()
-    require_free(out, overwrite=overwrite)
+    out = Path(out).expanduser()
+    tasks = models_of_tasks(models, names, out, overwrite=overwrite)
     contents: dict[str, Contents] = {}
     for name, folder in tasks.items():
         classifier = load_classifier(folder)

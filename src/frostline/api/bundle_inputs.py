@@ -11,11 +11,13 @@ from frostline.data.wording import listed, quoted
 from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
 
 
-def models_of_tasks(models: Sequence[str | Path], names: Sequence[str] | None) -> dict[str, Path]:
-    """The folder of the model of each task, by the name of the task.
+def models_of_tasks(
+    models: Sequence[str | Path], names: Sequence[str] | None, out: Path, *, overwrite: bool
+) -> dict[str, Path]:
+    """The folder of the model of each task in a new bundle ``out``, by the name of the task.
 
     Raises:
-        FrostlineError: They are too few, one cannot be in a bundle, or a name is wrong.
+        FrostlineError: They are too few, one cannot be in a bundle, a name is wrong, or ``out`` would replace something else.
     """
     folders = [_model_folder(Path(model).expanduser()) for model in models]
     if len(folders) < 2:
@@ -29,6 +31,7 @@ def models_of_tasks(models: Sequence[str | Path], names: Sequence[str] | None) -
             f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
             "layer could be shared. Make one bundle of each."
         )
+    _require_free(out, overwrite=overwrite)
     return tasks
 
 
@@ -70,7 +73,7 @@ def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[st
     return list(names)
 
 
-def require_free(out: Path, *, overwrite: bool) -> None:
+def _require_free(out: Path, *, overwrite: bool) -> None:
     """Refuse a folder that a bundle would replace, unless it is a bundle and ``overwrite`` is given."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return

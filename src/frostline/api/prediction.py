@@ -27,7 +27,7 @@ from frostline.model.model_files import (
     has_own_code,
     is_bundle,
     is_tagger,
-    json_object,
+    saved_class,
 )
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.statistics.answer import CalibrationError, ClassScores
@@ -475,11 +475,10 @@ WITHOUT_HEAD = ("Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM")  # endi
 
 def _require_head(folder: Path) -> None:
     """Refuse a pretrained model before torch is imported."""
-    kinds = json_object(folder / "config.json").get("architectures")
-    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else ""
-    if kind.endswith(WITHOUT_HEAD) and format_of(folder) == "transformers" and not has_own_code(folder):
+    name = saved_class(folder)
+    if name.endswith(WITHOUT_HEAD) and format_of(folder) == "transformers" and not has_own_code(folder):
         raise FrostlineError(
-            f"The model in {folder} is not a trained classifier (it was saved as {kind}, which has no head for labels): give "
+            f"The model in {folder} is not a trained classifier (it was saved as {name}, which has no head for labels): give "
             "the folder OUT/model of a sweep."
         )
 

@@ -140,7 +140,7 @@ def merge(
     from frostline.sweeps.results.folder import Folder
 
     for folder in folders:
-        _print_damage(Folder(folder).out)
+        _print_damage(Folder(folder).out)  # refuses what is no sweep
     report = f"`frostline report {out}` writes the report. The sweep's command with --out {out} also saves the model."
     _end_with_counts(out, merged(folders, out), report)
 

@@ -137,14 +137,15 @@ def bundle(
 
     Example: frostline bundle sentiment/model topic/model --out both
     """
-    from frostline.api.bundle_inputs import models_of_tasks, require_free
+    from frostline.api.bundle_inputs import models_of_tasks
     from frostline.api.prediction import require_model
 
     for folder in (one.expanduser() for one in models):
         require_model(folder / "model" if (folder / "model").is_dir() else folder)
     tasks = None if names is None else comma_separated(names)
-    models_of_tasks(models, tasks)  # refuses them before torch is imported
-    require_free(out.expanduser(), overwrite=overwrite)
+    models_of_tasks(
+        models, tasks, out.expanduser(), overwrite=overwrite
+    )  # a mistake is answered before torch is imported
     from frostline.api.bundle import bundle as write_bundle
 
     bundled = write_bundle(models, out=out, names=tasks, overwrite=overwrite)

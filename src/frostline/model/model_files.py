@@ -253,9 +253,13 @@ def layers_in_config(folder: Path) -> int | None:
 
 def is_tagger(folder: Path) -> bool:
     """Whether the folder has a model that predicts a tag for each word."""
-    kinds = json_object(folder / "config.json").get("architectures")
-    kind = kinds[0] if isinstance(kinds, list) and kinds else ""
-    return str(kind).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
+    return saved_class(folder).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
+
+
+def saved_class(folder: Path) -> str:
+    """The name of the class that a model was saved as; empty if its configuration names none."""
+    names = json_object(folder / "config.json").get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def format_of(folder: Path) -> str:

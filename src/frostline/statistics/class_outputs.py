@@ -155,9 +155,15 @@ def class_examples(logits: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray
         yes = logits.reshape(-1)
         return np.stack([np.zeros_like(yes), yes], 1), targets.reshape(-1).astype(np.int64)
     if targets.ndim > 1:
-        known = (targets >= 0) & ~np.isnan(logits).any(-1)  # [n, W]; some words were cut off
+        known = _known_words(logits, targets)
         return logits[known], targets[known]
     return logits, targets.astype(np.int64)
+
+
+def _known_words(logits: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether there is a word, and it was not cut off, ``[n, W]``."""
+    known: NDArray[np.bool_] = (targets >= 0) & ~np.isnan(logits).any(-1)
+    return known
 
 
 def log_loss(logits: NDArray[Any], targets: NDArray[Any], temperature: float = 1.0) -> float:
@@ -254,8 +260,7 @@ def _texts_of_examples(logits: NDArray[Any], targets: NDArray[Any], alike: Targe
     if targets.ndim == 1:
         return alike
     texts = np.add.outer(alike * targets.shape[1], np.arange(targets.shape[1]))
-    known = np.ones(targets.shape, bool) if targets.dtype == np.bool_ else (targets >= 0) & ~np.isnan(logits).any(-1)
-    return np.asarray(texts[known])
+    return np.asarray(texts.reshape(-1) if targets.dtype == np.bool_ else texts[_known_words(logits, targets)])
 
 
 def _bins(confidence: Values, texts: int) -> list[Targets]:
