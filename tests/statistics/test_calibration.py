@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss as log_loss_of_sklearn
 
 from frostline.statistics.class_outputs import (
     MOST_BINS,
+    CalibrationError,
     best_temperature,
     calibration,
     cross_fitted,
@@ -17,6 +18,11 @@ from frostline.statistics.class_outputs import (
     log_loss,
     softmax,
 )
+
+
+def error_of_rows(logits: np.ndarray, targets: np.ndarray, seed: int = 0) -> CalibrationError:
+    """The calibration error of rows that all have different texts."""
+    return calibration(logits, targets, np.random.default_rng(seed), np.arange(len(logits)))
 
 
 def drawn(seed: int, rows: int, classes: int = 3, sharpness: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -33,26 +39,26 @@ seeds = st.integers(0, 2**32 - 1)
 @given(seeds, st.integers(1, 400), st.floats(0.01, 100))
 def test_the_error_is_between_0_and_1_and_the_order_of_rows_has_no_meaning(seed: int, rows: int, sharp: float) -> None:
     logits, targets = drawn(seed, rows, sharpness=sharp)
-    found = calibration(logits, targets, np.random.default_rng(0))
+    found = error_of_rows(logits, targets)
     assert all(0 <= getattr(found, name) <= 1 for name in ("error", "by_chance", "by_chance_high"))
     assert sum(found.examples) == rows and len(found.examples) <= MOST_BINS
     gaps = np.abs(np.subtract(found.confidence, found.accuracy))
     assert found.error == pytest.approx(float(np.average(gaps, weights=found.examples)))
     order = np.random.default_rng(seed).permutation(rows)
-    again = calibration(logits[order], targets[order], np.random.default_rng(0))
+    again = error_of_rows(logits[order], targets[order])
     assert again.error == pytest.approx(found.error) and again.log_loss == pytest.approx(found.log_loss)
 
 
 @pytest.mark.parametrize(("rows", "bins"), [(19, 1), (40, 2), (299, 14), (1000, 15)])
 def test_bins_have_equally_many_examples_and_at_least_20(rows: int, bins: int) -> None:
-    found = calibration(*drawn(0, rows), np.random.default_rng(0)).examples
+    found = error_of_rows(*drawn(0, rows)).examples
     assert found == [len(part) for part in np.array_split(np.arange(rows), bins)]
 
 
 def error_of(confidence: np.ndarray, right: np.ndarray) -> float:
     """The calibration error of two classes, where the first one is predicted with this confidence, above one half."""
     logits = np.stack([np.log(confidence / (1 - confidence)), np.zeros(len(confidence))], 1)
-    return calibration(logits, np.where(right, 0, 1), np.random.default_rng(0)).error
+    return error_of_rows(logits, np.where(right, 0, 1)).error
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=20))
@@ -68,7 +74,7 @@ def test_the_simulated_error_is_that_of_outcomes_drawn_from_the_probabilities() 
     errors = []
     for seed in range(200):
         logits, targets = drawn(seed, 300)
-        found = calibration(logits, targets, np.random.default_rng(seed))
+        found = error_of_rows(logits, targets, seed)
         errors.append((found.error, found.by_chance, found.error > found.by_chance_high))
     error, by_chance, above = np.mean(errors, 0)
     assert by_chance == pytest.approx(error, rel=0.05) and 0.02 <= above <= 0.09
@@ -143,8 +149,8 @@ def test_label_sets_are_examples_with_two_classes(seed: int, rows: int, sharp: f
     by_hand = -np.where(targets, -np.logaddexp(0, -logits), -np.logaddexp(0, logits)).mean()
     assert log_loss(logits, targets) == pytest.approx(log_loss(*as_pairs)) == pytest.approx(by_hand)
     assert fit_temperature(logits, targets) == fit_temperature(*as_pairs)
-    found = calibration(logits, targets, np.random.default_rng(0))
-    assert found == calibration(*as_pairs, np.random.default_rng(0))
+    found = error_of_rows(logits, targets)
+    assert found == error_of_rows(*as_pairs)
     assert sum(found.examples) == 3 * rows
 
 
