@@ -60,7 +60,7 @@ def test_the_most_confused_classes_are_shown() -> None:
 def test_misclassified_examples_by_loss() -> None:
     logits = [[0.0, 1.0], [0.0, 5.0], [0.0, 3.0]]
     found = errors([0, 1, 0], logits, ("no", "yes"), pairs=("d", "e", "f"))
-    assert "misclassifies 2 of 3 validation examples (the run)" in found.summary
+    assert found.summary == "2 of 3 validation examples are misclassified (the run)."
     assert list(map(said, found.worst)) == [
         "4 y: label no (4.7 %), predicted yes (95.3 %), loss 3.05",
         "2 w: label no (26.9 %), predicted yes (73.1 %), loss 1.31",
@@ -81,7 +81,9 @@ def test_texts_with_wrong_labels_say_what_is_missed_and_what_is_extra() -> None:
     targets = [[True, False], [False, False], [True, True], [False, True]]
     logits = np.array([[3.0, -2.0], [2.0, -1.0], [-4.0, 1.0], [-1.0, 1.0]])
     found = errors(targets, logits, ("price", "story"))
-    assert "2 of 4 validation examples" in found.summary and "misses 1 labels and predicts 1 wrongly" in found.summary
+    assert (
+        "2 of 4 validation examples" in found.summary and "1 labels are missed and 1 predicted wrongly" in found.summary
+    )
     loss = np.log1p(np.exp(np.where(targets, -logits, logits))).mean(1)
     assert list(map(said, found.worst)) == [
         f"4 y: label price, label story, missed price (1.8 %), loss {loss[2]:.2f}",

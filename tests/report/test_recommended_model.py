@@ -415,8 +415,13 @@ def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
     assert found["run"] == answer.sizes[0].recommended.run and found["logit_gap"] is None  # type: ignore[union-attr]
     card = (tmp_path / "o" / "model" / "README.md").read_text()
     assert "on all 60 labelled" in card and "fine-tuned on 60 examples" in card and "metric_value" not in card
-    said = "on all 60 labelled rows. Scores are those of the validated runs, which had 40 training examples."
-    assert "which had 40 training examples" in card and said in (tmp_path / "o/report.html").read_text()
+    said, page = (
+        "on all 60 labelled rows. Scores are those of the validated runs",
+        (tmp_path / "o/report.html").read_text(),
+    )
+    assert "which had 40 training examples" in card and f"{said}, which had 40 training examples." in page
+    runs = "2 runs, each on examples that it was not trained on"  # the third one has learned nothing
+    assert f"of 40 validation examples are misclassified (tuning the last 2 layers, {runs})." in page
     file, before = tmp_path / "o" / "model" / "model.safetensors", weights(tmp_path / "o")
     written = file.stat().st_mtime_ns
     trained(tmp_path / "o", seeds=3, **given)

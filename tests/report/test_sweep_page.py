@@ -122,7 +122,7 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
         (
             {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]},
             [
-                *("Nothing was compared", "of 300 validation examples (tuning the named parts, seed"),
+                *("Nothing was compared", "of 300 validation examples are misclassified (tuning the named parts, seed"),
                 *("Tune the named parts", "layers 4 and 6, head"),
             ],
             ["full fine-tuning"],

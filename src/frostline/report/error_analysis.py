@@ -1,4 +1,4 @@
-"""The errors of the recommended run on validation: the confusion matrix, and the examples with the largest loss."""
+"""The errors of what is recommended on validation: the confusion matrix, and the examples with the largest loss."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from frostline.data.examples import Examples
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types, words_of
 from frostline.report import formatting, names
+from frostline.report.answer.recommended_classes import held_out_logits
 from frostline.report.figures.drawing import svg
 from frostline.report.figures.model_figures import predictions_over_targets
 from frostline.report.tables.table import Column, ReportTable, Row
@@ -45,7 +46,7 @@ class WrongExample:
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of a run: a sentence that counts them, and the worst examples with their title."""
+    """The errors of predictions: a sentence that counts them, and the worst examples with their title."""
 
     summary: str
     title: str
@@ -55,26 +56,30 @@ class Errors:
 
 
 def errors_of_recommended(folder: Folder, answer: Answer) -> Errors | None:
-    """The errors of the recommended run on validation; None if no run is recommended."""
+    """The errors of what is recommended on the validation examples that it was not trained on; None if no run is recommended.
+
+    With folds, each example counts once, with the prediction of a run that held it out.
+    """
     recommended, examples = answer.sizes[0].recommended, folder.split("validation")
     if recommended is None or examples is None:
         return None
-    logits = folder.predictions(recommended.run)
+    logits, runs = held_out_logits(answer.sizes[0], recommended, folder.predictions)
     scored = np.flatnonzero(scored_rows(logits))
-    run = f"{names.tuning(recommended.recipe)}, seed {recommended.seed}"
-    return errors_of(examples.take(scored), logits[scored], folder.identity.labels, run)
+    whose = f"seed {recommended.seed}" if runs == 1 else f"{runs} runs, each on examples that it was not trained on"
+    made_by = f"{names.tuning(recommended.recipe)}, {whose}"
+    return errors_of(examples.take(scored), logits[scored], folder.identity.labels, made_by)
 
 
-def errors_of(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
-    """The errors of the logits of ``run``, ``[n, C]``; of words ``[n, W, C]``. Without labels, targets are numbers."""
+def errors_of(examples: Examples, logits: Logits, labels: Sequence[str], made_by: str) -> Errors:
+    """The errors of logits ``[n, C]``, of words ``[n, W, C]``, of the runs ``made_by``. Without labels, targets are numbers."""
     if examples.of_words:
-        return _of_words(examples, logits, labels, run)
+        return _of_words(examples, logits, labels, made_by)
     if examples.has_label_sets:
-        return _of_label_sets(examples, logits, labels, run)
-    return _of_classes(examples, logits, labels, run) if labels else _of_numbers(examples, logits)
+        return _of_label_sets(examples, logits, labels, made_by)
+    return _of_classes(examples, logits, labels, made_by) if labels else _of_numbers(examples, logits)
 
 
-def _of_classes(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+def _of_classes(examples: Examples, logits: Logits, labels: Sequence[str], made_by: str) -> Errors:
     log_p, predicted = log_softmax(logits.astype(np.float64), axis=1), logits.argmax(1)
     targets = examples.targets
     losses = -log_p[np.arange(len(targets)), targets]
@@ -85,7 +90,7 @@ def _of_classes(examples: Examples, logits: Logits, labels: Sequence[str], run: 
 
     wrong = targets != predicted
     return Errors(
-        f"The recommended run misclassifies {wrong.sum()} of {len(targets):,} validation examples ({run}).",
+        f"{wrong.sum():,} of {len(targets):,} validation examples are misclassified ({made_by}).",
         "Misclassified examples with the largest loss",
         _worst(examples, losses, wrong, parts),
         confusion_table(targets, predicted, labels),
@@ -103,7 +108,7 @@ def _of_numbers(examples: Examples, logits: Logits) -> Errors:
     return Errors("", "Largest residuals", worst, scatter=scatter)
 
 
-def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], made_by: str) -> Errors:
     """A label is predicted from probability 0.5 on."""
     targets, predicted = examples.targets.astype(np.bool_), predict(logits, MULTI_LABEL)
     probability = OUTPUTS[MULTI_LABEL](logits.astype(np.float64))
@@ -126,14 +131,14 @@ def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], ru
 
     missed, extra = int((targets & ~predicted).sum()), int((~targets & predicted).sum())
     return Errors(
-        f"The recommended run has {wrong.any(1).sum():,} of {len(examples):,} validation examples with a wrong label ({run}). It "
-        f"misses {missed:,} labels and predicts {extra:,} wrongly, where a label is predicted from probability 0.5 on.",
+        f"{wrong.any(1).sum():,} of {len(examples):,} validation examples have a wrong label ({made_by}): {missed:,} labels are "
+        f"missed and {extra:,} predicted wrongly, where a label is predicted from probability 0.5 on.",
         "Examples with wrong labels and the largest loss",
         _worst(examples, losses.mean(1), wrong.any(1), parts),
     )
 
 
-def _of_words(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+def _of_words(examples: Examples, logits: Logits, labels: Sequence[str], made_by: str) -> Errors:
     """The confusion matrix of words is by type of entity, ``O`` first; of plain tags by tag."""
     targets, predicted = examples.targets, predict(logits, TOKENS)
     scored = is_scored(targets, predicted)
@@ -154,8 +159,7 @@ def _of_words(examples: Examples, logits: Logits, labels: Sequence[str], run: st
         return f"{wrong[n].sum()} of {len(words_of(examples.texts[n]))} words are wrong"
 
     return Errors(
-        f"The recommended run misclassifies {wrong.sum()} of {scored.sum():,} words of {len(examples):,} validation examples "
-        f"({run}).",
+        f"{wrong.sum():,} of {scored.sum():,} words of {len(examples):,} validation examples are misclassified ({made_by}).",
         "Sentences with the most wrong words",
         _worst(examples, wrong.sum(1), wrong.any(1), parts, size),
         confusion_table(place[targets[scored]], place[predicted[scored]], kinds, of_words=True),

@@ -142,7 +142,7 @@ def unbalanced(split: Labelled, *, weighted: bool) -> str:
 
 
 def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
-    """A sentence if the ``numbers`` of the recommended run, ``[rows, 1]``, miss the scale of the labels; else empty.
+    """A sentence if the predicted ``numbers``, ``[rows, 1]``, miss the scale of the labels; else empty.
 
     A correlation does not see it: a model that started near 0 and was trained for few steps has not reached it yet.
     """

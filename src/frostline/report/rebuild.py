@@ -13,7 +13,7 @@ from frostline.data.wording import duration_at_least
 from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_command
-from frostline.report.answer.recommended_classes import add_classes
+from frostline.report.answer.recommended_classes import add_classes, held_out_logits
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.explanations import advice, in_train, off_scale, unbalanced
@@ -105,7 +105,7 @@ def _rebuild(folder: Folder) -> Answer:
         answer.next_command, answer.next_seconds = _next_command(folder, answer, search, group.search)
     first.sentence += in_train(folder.data.report)
     if first.recommended and evidence.split.task_type == REGRESSION:
-        first.sentence += off_scale(evidence.split, evidence.logits(first.recommended.run))
+        first.sentence += off_scale(evidence.split, held_out_logits(first, first.recommended, evidence.logits)[0])
     first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None

@@ -56,7 +56,7 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     answer.classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
     if size.recommended is None:
         return
-    held_out = _out_of_fold(size, size.recommended, logits)
+    held_out = held_out_logits(size, size.recommended, logits)[0]
     scored = np.flatnonzero(scored_rows(held_out))
     held_out, targets, texts = held_out[scored], validation.targets[scored], validation.texts[scored]
     folds = folds_of(texts, np.random.default_rng(SEED))
@@ -88,14 +88,19 @@ def runs_of_choice(size: SizeAnswer) -> list[str]:
     return [run.run for run in cell.in_mean]
 
 
-def _out_of_fold(size: SizeAnswer, recommended: Recommended, logits: LogitsOf) -> NDArray[Any]:
-    """The logits of the best run; in rows that it is not scored on, those of the first run of its k that is, and has learned."""
-    found, cell = logits(recommended.run).copy(), size.cell(recommended.recipe)
+def held_out_logits(size: SizeAnswer, recommended: Recommended, logits: LogitsOf) -> tuple[NDArray[Any], int]:
+    """The logits of what is recommended on validation, and how many runs they are of.
+
+    They are those of the best run; in rows that it is not scored on, those of the first run of its k that is, and has learned.
+    Rows that none of them held out are NaN.
+    """
+    found, cell, used = logits(recommended.run).copy(), size.cell(recommended.recipe), 1
     for run in cell.in_mean if cell else ():
         missing = ~scored_rows(found)
         if missing.any() and run.outcome == "ok":
-            found[missing] = logits(run.run)[missing]
-    return found
+            found[missing] = (others := logits(run.run))[missing]
+            used += bool(scored_rows(others)[missing].any())
+    return found, used
 
 
 def _of_class(
