@@ -22,7 +22,6 @@ from frostline.search.probing import Alternatives
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
 from frostline.search.several_models import search_models
-from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import Executor
@@ -105,7 +104,7 @@ def find(
             folder = Path(out).expanduser()
             make_folder(folder, inside=folder)
             plans = _plans(models, plain, planned)
-            more |= {"price_inference": price_inference * POINT, "exhaustive": exhaustive}
+            more |= {"price_inference": price_inference / 100, "exhaustive": exhaustive}
             search_models(plans, folder, shown, seconds, **more)
             return SeveralModels(folder, tables)
         plan = planned({**plain, "depth": models[0].depth})

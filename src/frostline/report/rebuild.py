@@ -17,7 +17,7 @@ from frostline.report.answer.recommended_classes import add_classes, held_out_lo
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.explanations import advice, in_train, off_scale, unbalanced
-from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
+from frostline.statistics.analysis_settings import LIKELY, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_group import SearchOutcome
@@ -180,5 +180,5 @@ def settings_of(spec: Settings) -> AnalysisSettings:
     """The settings of a sweep's answer. A target or a margin that is given must be reached, else score and cost are weighed."""
     given = spec.target is not None or spec.margin is not None
     sure = spec.sure or (LIKELY if given else None)
-    settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
+    settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price / 100, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)

@@ -370,7 +370,7 @@ def search_models(
     with ExitStack() as stack:
         for one in contenders:
             stack.enter_context(one.search.others)
-        price = plans[first].spec.price * POINT
+        price = plans[first].spec.price / 100
         SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
 
 
