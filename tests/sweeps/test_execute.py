@@ -147,3 +147,13 @@ def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(settings: dict[str,
     with pytest.raises(FrostlineError, match="cannot be cut exactly with last 1: Layers above the cut need more"):
         frostline.sweep(progress=Progress(), **{**settings, "model": lilt})
     assert not settings["out"].exists()
+
+
+def test_hidden_states_that_are_in_memory_are_no_work_of_the_next_step(settings: dict[str, Any]) -> None:
+    """A search trains step by step. The time left of a later step does not contain the forward pass again."""
+    plan = plan_of(**{**settings, "tune": "0,1", "seeds": 2})
+    register(plan)
+    for some in (plan.requested[:2], plan.requested[2:]):
+        progress = Progress()
+        execute(plan, some, progress)
+        assert progress.done == pytest.approx(progress.total) and progress.eta == ""

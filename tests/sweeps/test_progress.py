@@ -49,7 +49,7 @@ def test_the_time_left_of_a_search_is_shown_beside_that_of_its_step(now: list[fl
     progress.start(2, 10.0, 20.0)
     progress.limit(240.0)
     now[0] += 60.0
-    assert progress.state == " · 0 of 2 runs · ETA 20 s, search at most 3 min"
+    assert progress.state == "0 of 2 runs · ETA 20 s, search at most 3 min"
     progress.limit(None)
     assert progress.eta == "ETA 20 s"
 

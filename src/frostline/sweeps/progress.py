@@ -96,7 +96,9 @@ class Progress:
 
     @property
     def eta(self) -> str:
-        """The time left, and that of the whole search if this is a step of one."""
+        """The time left, and that of the whole search if this is a step of one; empty after the last run."""
+        if self.runs_done >= self.runs:
+            return ""
         whole = "" if self.deadline is None else f", search at most {_rounded(self.deadline - monotonic())}"
         return f"ETA {'-' if self.seconds_left is None else _rounded(self.seconds_left)}{whole}"
 
@@ -105,7 +107,7 @@ class Progress:
         """What is under way, how many runs have ended, and the time left."""
         if not self.runs:
             return self.activity
-        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {self.eta}"
+        return " · ".join(filter(None, (self.activity, f"{self.runs_done} of {self.runs} runs", self.eta)))
 
 
 def describe(ended: RunRecord | Failure, lengths: Collection[float] = ()) -> str:

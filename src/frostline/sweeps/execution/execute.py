@@ -144,8 +144,8 @@ def on_this_machine(plan: Plan, progress: Progress, assigned: Assignment, *, sha
     of_pass, seconds = 0.0, None
     if forecast and assigned.in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
-    elif from_cache := runs_from_cache(plan, missing):
-        of_pass = workers * plan.cost_model.forward_pass(rows_needed(experiment, from_cache))
+    elif (rows := _rows_to_load(plan, missing)) is not None:
+        of_pass = workers * plan.cost_model.forward_pass(rows)
     progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
     prepare_hidden_states(plan, missing, progress, of_pass)
     experiment.worker.copies.keep_within(0)  # stacks take precedence
@@ -190,14 +190,19 @@ def prepare_hidden_states(plan: Plan, runs: Sequence[Run], progress: Progress, c
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
     """
     plan.check_cuts()
-    if from_cache := runs_from_cache(plan, runs):
-        rows, states = rows_needed(plan.experiment, from_cache), plan.experiment.states
-        if states is not None and states.selection == plan.cached:
-            if states.has(rows):
-                return
-            rows = np.union1d(rows, states.rows)
+    if (rows := _rows_to_load(plan, runs)) is not None:
         plan.experiment.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
         load_hidden_states(plan.experiment, plan.experiment.forward_pass(plan.cached), rows, progress, cost)
+
+
+def _rows_to_load(plan: Plan, runs: Sequence[Run]) -> Rows | None:
+    """All rows whose hidden states are then in memory; None if those that these runs read are there."""
+    if not (from_cache := runs_from_cache(plan, runs)):
+        return None
+    rows, states = rows_needed(plan.experiment, from_cache), plan.experiment.states
+    if states is None or states.selection != plan.cached:
+        return rows
+    return None if states.has(rows) else np.union1d(rows, states.rows)
 
 
 def runs_from_cache(plan: Plan, runs: Sequence[Run]) -> list[Run]:
