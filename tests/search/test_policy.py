@@ -1,6 +1,6 @@
 """The policy of a search on synthetic scores: its batches, its reasons to stop and its budget."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from frostline.data.wording import duration_at_least, parse_duration
 from frostline.search.observations import Candidate, Observations
-from frostline.search.policy import BRIEF, acquisitions, initial_design, price_of
+from frostline.search.policy import BRIEF, Batch, acquisitions, initial_design, price_of
 from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.recipe import Recipe
@@ -290,19 +290,31 @@ def test_a_search_begins_with_it_if_scores_change_nothing(recipes: int, workers:
     ],
 )
 def test_a_longer_training_is_tried_and_named_where_it_pays(gain: float, wanted: str) -> None:
+    seen, batches = searched_with_two_lengths(
+        lambda one: RISING[one.trained] + (gain if one.epochs == 10 and one.k else 0.0)
+    )
+    assert best(seen) == wanted
+    first = [one.recipe.epochs for batch in batches[:3] for one in batch.candidates]
+    assert first == [3.0] * len(first)
+
+
+def test_where_nothing_is_learned_full_is_trained_for_longer_before_other_learning_rates() -> None:
+    seen, batches = searched_with_two_lengths(lambda one: 0.8 if one == "full for 10 epochs" else 0.5)
+    first = next(batch for batch in batches if batch.why.startswith("No run is above the baseline"))
+    assert {one.recipe for one in first.candidates} == {"full for 10 epochs"} and best(seen) == "full for 10 epochs"
+
+
+def searched_with_two_lengths(score: Callable[[Recipe], float]) -> tuple[Observations, list[Batch]]:
+    """A search with 3 and 10 epochs whose recipes have these scores."""
     recipes = {
         recipe.for_epochs(epochs): seconds * epochs / 3 for epochs in (3, 10) for recipe, seconds in SECONDS.items()
     }
-    scores = {one: RISING[one.trained] + (gain if one.epochs == 10 and one.k != 0 else 0.0) for one in recipes}
     rows = Rows(same_errors=True, seconds=recipes)
     operations = {one: 1e9 * seconds for one, seconds in recipes.items()}
     seen = nothing_seen(
         rows, recipes=tuple(recipes), operations=operations, lengths=Lengths(3.0, 10.0, 500), budget_given=1e4
     )
-    _, batches = run_search(seen, exact(scores), rows)
-    assert best(seen) == wanted
-    first = [one.recipe.epochs for batch in batches[:3] for one in batch.candidates]
-    assert first == [3.0] * len(first)
+    return seen, run_search(seen, exact({one: score(one) for one in recipes}), rows)[1]
 
 
 @pytest.mark.parametrize(

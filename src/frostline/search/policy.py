@@ -219,22 +219,23 @@ def reference_failed(reference: Recipe) -> str:
 
 
 def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
-    """Train the reference at other learning rates, then ways to tune, then the reference for longer, until a run is above the
-    baseline; the stop if nothing helps."""
+    """Train the reference for longer at its best learning rate, then at other learning rates, then ways to tune, and then longer
+    at other learning rates, until a run is above the baseline; the stop if nothing helps."""
     space, reference = seen.space, seen.space.reference
-    others = [*space.ways, *space.longer(reference)]
-    trained: list[Recipe] = [reference, *others, space.first, space.head_only]
-    likely = seen.best_learning_rate(space.first)
-    for recipe in (reference, *others):
-        for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
-            if any(map(seen.above_baseline, trained)):
-                break
-            both = seen.missing([Candidate(recipe, rate, seed) for seed in space.seeds[:2]])
-            if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
-                again = "one more seed" if rate in _rates_tried(seen, reference) else "another learning rate"
-                other = again if recipe == reference else in_words(recipe)
-                why = f"No run is above the baseline with 95 % confidence yet: try {other}."
-                yield from _train(seen, Batch(some, why))
+    longer, likely = space.longer(reference), seen.best_learning_rate(space.first)
+    trained: list[Recipe] = [reference, *space.ways, *longer, space.first, space.head_only]
+    rates = sorted(space.learning_rates, key=lambda one: (one != likely, -one))
+    best = seen.best_learning_rate(reference)
+    every = [(recipe, rate) for recipe in (reference, *space.ways, *longer) for rate in rates]
+    for recipe, rate in (*((one, best) for one in longer if best), *every):
+        if any(map(seen.above_baseline, trained)):
+            break
+        both = seen.missing([Candidate(recipe, rate, seed) for seed in space.seeds[:2]])
+        if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
+            again = "one more seed" if rate in _rates_tried(seen, reference) else "another learning rate"
+            other = again if recipe == reference else in_words(recipe)
+            why = f"No run is above the baseline with 95 % confidence yet: try {other}."
+            yield from _train(seen, Batch(some, why))
     if any(map(seen.above_baseline, trained)):
         return None
     tried = _rates_tried(seen, reference)
