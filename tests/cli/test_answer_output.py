@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer
+from frostline.report.explanations import sentence_without_command
+from frostline.report.plain_text import wrapped
 from frostline.statistics.answer import Answer, Calibration, CalibrationError, Threshold
 from snapshots import assert_like
 from synthetic_answer import Made, answer_of, clear, make_runs
@@ -77,13 +79,22 @@ CASES = {
 
 
 def test_screens() -> None:
-    """What a simulation estimates is not compared."""
-    screens = {name: [line for line, _ in answer_lines(answer, Path("reviews"))] for name, answer in CASES.items()}
-    assert len(screens["a deep model"]) == LINES and all(len(line) <= 80 for line in screens["a deep model"])
+    """Each begins with the sentence of the answer, which has tests of its own. What a simulation estimates is not compared."""
     estimate = re.compile(r"(?<![\d.])\d+\.\d(?!\d)|(?<![<>\d])\d+(?= %(?:  |$))|\d+(?= % sure)", re.MULTILINE)
-    texts = {
-        name: estimate.sub(lambda m: re.sub("[0-9]", "#", m[0]), "\n".join(lines)) for name, lines in screens.items()
-    }
+    texts = dict[str, str]()
+    for name, answer in CASES.items():
+        lines = [line for line, _ in answer_lines(answer, Path("reviews"))]
+        assert name != "a deep model" or (len(lines) == LINES and max(map(len, lines)) <= 80)
+        said = wrapped(sentence_without_command(answer))
+        assert lines[: len(said)] == said
+        texts[name] = estimate.sub(lambda m: re.sub("[0-9]", "#", m[0]), "\n".join(lines[len(said) :]).strip("\n"))
+    assert texts.pop("a temperature that is not saved") == texts["four choices"]
+    assert texts.pop("folds") == texts["different numbers of seeds"].replace(
+        "baseline 0.500)", "baseline 0.500); each seed is scored on one of 5 folds"
+    )
+    *above, one, other = texts["an error"].splitlines()
+    texts["an error"] = f"{one}\n{other}"
+    assert texts["a diverged run"].splitlines()[:-2] == above
     assert_like(Path(__file__).with_name("answers.txt"), texts)
 
 
