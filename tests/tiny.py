@@ -101,6 +101,14 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
     return path
 
 
+def write_sst2(folder: Path, *, train: int, dev: int) -> None:
+    """Write so many rows of each split as SST-2 in its original layout."""
+    folder.mkdir(exist_ok=True)
+    for name, count, seed in (("train", train, 0), ("dev", dev, 1)):
+        rows = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+
+
 QUICK = {  # with these settings, the tiny model learns a little within a second
     "num_train_epochs": 4,
     "per_device_train_batch_size": 8,

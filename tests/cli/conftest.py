@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiny import sentences, write_csv
+from tiny import sentences, write_csv, write_sst2
 
 
 @pytest.fixture
@@ -46,9 +46,6 @@ def desk(tmp_path: Path, tiny_bert: Path) -> Path:
     """A folder with a table of results, SST-2 in its original layout, and a model."""
     (tmp_path / "runs.csv").write_text(TABLE)
     (tmp_path / "two.csv").write_text("k,seed,acc,f1\n0,0,0.5,0.5\n")
-    (tmp_path / "sst2").mkdir()
-    for name, count, seed in (("train", 60, 0), ("dev", 40, 1)):
-        rows = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
-        (tmp_path / "sst2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    write_sst2(tmp_path / "sst2", train=60, dev=40)
     (tmp_path / "m").symlink_to(tiny_bert)
     return tmp_path

@@ -8,8 +8,7 @@ from tiny import FAST, Frostline
 def test_plan_of_a_study_prints_the_published_counts(frostline: Frostline) -> None:
     got = frostline("plan", "--study", "jeong2025")
     assert got.code == 0 and "klue-bert-base: 12 layers, 110,618,882 parameters" in got.out
-    for number in ("1,538", "14,177,282", "28,353,026", "42,528,770", "56,704,514", "70,880,258", "85,056,002"):
-        assert number in got.out
+    assert "1,538" in got.out and "85,056,002" in got.out
     assert "bert-large: 24 layers" in frostline("plan", "--study", "lee2019").out
     parts = frostline("plan", "--study", "amazon-tutorial", "--tune-modules", "encoder.layer.10,pooler")
     assert parts.code == 0 and "named" in parts.out
@@ -24,12 +23,9 @@ def test_a_study_is_compared_with_its_published_numbers(frostline: Frostline, de
     got = frostline(*words)
     assert got.code == 0 and "SST-2, m: " in got.out
     page = (desk / "low" / "report.html").read_text()
-    assert (
-        "Contradictions in the publication" in page and "0.705" in page
-    )  # the published score of full with 50 examples
-    assert (desk / "low" / "as-published" / "report.html").exists() and (
-        desk / "low" / "m" / "SST-2" / "sweep.toml"
-    ).exists()
+    assert "Contradictions in the publication" in page
+    assert "0.705" in page  # the published score of full with 50 examples
+    assert all((desk / "low" / name).exists() for name in ("as-published/report.html", "m/SST-2/sweep.toml"))
     again = frostline(*words)
     assert again.code == 0 and again.out == got.out
 

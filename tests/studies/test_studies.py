@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline import FrostlineError, work
+from frostline import FrostlineError
 from frostline.data.glue import glue_task
 from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.statistics.answer import SizeAnswer
@@ -23,7 +23,7 @@ from frostline.studies.sweeps import StudySweep, model_config, parameter_counts,
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
-from tiny import QUICK, sentences, write_csv
+from tiny import QUICK, sentences, write_sst2
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 
@@ -69,15 +69,12 @@ def recipes(*given: int | str) -> list[Recipe]:
     return [Recipe(one) for one in given]
 
 
-def test_values_relative_to_the_number_of_layers() -> None:
+def test_values_and_ways_relative_to_the_number_of_layers() -> None:
     assert tune_values("0..L/2, all", 12) == recipes(0, 1, 2, 3, 4, 5, 6, "full")
     assert tune_values("0..L:2", 12) == recipes(0, 2, 4, 6, 8, 10, 12)
     assert tune_values("0, L/6, L/3, 2L/3, 5L/6, L, all", 12) == recipes(0, 2, 4, 8, 10, 12, "full")
     assert tune_values("named, 3, 1", 12) == recipes(1, 3, "named")
     assert tune_values("full, last-2, head", 12) == recipes(0, 2, "full")
-
-
-def test_ways_relative_to_the_number_of_layers() -> None:
     names = (0, "lora-1", "llrd", "transferred-0", "transferred-1", "transferred-2", "full")
     assert tune_values("0, lora-1..L/2, llrd, transferred-0..L", 3) == recipes(*names)
     assert tune_values("bilstm, bilstm-4, probe", 3) == recipes("bilstm", "bilstm-4", "probe")
@@ -162,13 +159,7 @@ def rows_in(path: Path) -> list[dict[str, str]]:
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Synthetic SST-2 in its original layout."""
     folder = tmp_path_factory.mktemp("films")
-    for name, rows_of, seed in (("train", 120, 0), ("dev", 60, 1)):
-        rows = [
-            {"sentence": r["text"], "label": str(int(r["label"] == "positive"))} for r in sentences(rows_of, seed=seed)
-        ]
-        write_csv(folder / f"{name}.csv", rows)
-        (folder / f"{name}.tsv").write_text((folder / f"{name}.csv").read_text().replace(",", "\t"))
-        (folder / f"{name}.csv").unlink()
+    write_sst2(folder, train=120, dev=60)
     return folder
 
 
@@ -220,18 +211,16 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
     out = tmp_path / "out"
-    frostline.sweep(
-        save_model=False,
-        model=tiny_bert,
-        data=tmp_path,
-        glue="MNLI",
-        tune="0,all",
-        seeds=2,
-        out=out,
-        test="none",
-        progress=Progress(),
-        **QUICK,
-    )
+    own = {
+        "model": tiny_bert,
+        "data": tmp_path,
+        "glue": "MNLI",
+        "tune": "0,all",
+        "seeds": 2,
+        "out": out,
+        "test": "none",
+    }
+    frostline.sweep(save_model=False, progress=Progress(), **own, **QUICK)
     matched, mismatched = sweep_groups(Folder(out))
     assert (matched.task, mismatched.task) == ("MNLI", "MNLI-mm")
     assert (matched.evidence.rows, mismatched.evidence.rows) == (30, 24)
@@ -240,17 +229,6 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
     assert {run.run: run.validation_best for run in mismatched.runs} == values and len(values) == 4
     summary = mismatched.evidence.summary([run for run in mismatched.runs if run.recipe == "full"])
     assert summary.mean == pytest.approx(sum(values[r.run] for r in mismatched.runs if r.recipe == "full") / 2)
-
-
-def test_a_folder_with_the_sweeps_of_a_study_is_named(tmp_path: Path) -> None:
-    (tmp_path / "s" / "model" / "SST-2").mkdir(parents=True)
-    with pytest.raises(FrostlineError, match="s holds no sweep"):
-        work(tmp_path / "s", progress=Progress())
-    (tmp_path / "s" / "model" / "SST-2" / "sweep.toml").touch()
-    with pytest.raises(
-        FrostlineError, match=r"s holds the sweeps of a study: give .*model/SST-2. .*the study's command again"
-    ):
-        work(tmp_path / "s", progress=Progress())
 
 
 def test_the_comparison_uses_the_same_share_of_layers() -> None:
