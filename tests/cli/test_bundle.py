@@ -19,9 +19,7 @@ def tasks(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_one_prediction_of_all_tasks_has_the_columns_of_each_alone(
-    frostline: Frostline, tasks: Path, tmp_path: Path
-) -> None:
+def test_a_prediction_of_all_tasks_has_the_columns_of_each(frostline: Frostline, tasks: Path, tmp_path: Path) -> None:
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in sentences(70)])
     made = frostline("bundle", tasks / "films", tasks / "topics", "--out", "both")
     assert (made.code, made.err) == (0, "")
@@ -44,10 +42,12 @@ def test_one_prediction_of_all_tasks_has_the_columns_of_each_alone(
 
 
 def test_mistakes_end_in_one_sentence(frostline: Frostline, tasks: Path, tmp_path: Path) -> None:
-    write_csv(tmp_path / "new.csv", [{"text": "good"}])
+    write_csv(tmp_path / "new.csv", [{"text": "good", "films.label": "x"}])
     words = ("bundle", tasks / "films", tasks / "topics", "--out", "o")
     assert frostline(*words).code == 0
     assert frostline(*words)[::2] == (2, "frostline: o exists: give another --out, or --overwrite.\n")
+    taken = frostline("predict", "o", "new.csv", "--copy-columns", "films.label")
+    assert taken.code == 2 and "'films.label' is the name of a column of the predictions" in taken.err
     assert "leave --trust-remote-code out" in frostline("predict", "o", "new.csv", "--trust-remote-code").err
     scored = frostline("evaluate", "o", "new.csv")
     assert scored.code == 2 and "o is a bundle: run `frostline evaluate` with the model of each task" in scored.err
