@@ -44,10 +44,14 @@ def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
             read_search(tmp_path)
 
 
-def test_a_record_without_one_of_its_keys_is_refused(tmp_path: Path) -> None:
+def test_a_forged_record_with_a_missing_or_a_wrong_value_is_refused(tmp_path: Path) -> None:
     whole = record_of().model_dump()
-    for key in whole:
-        (tmp_path / SEARCH).write_bytes(seal({name: value for name, value in whole.items() if name != key}))
+    missing = [{name: value for name, value in whole.items() if name != key} for key in whole]
+    steps = ({**step(), "seconds": "long"}, step({}), 7)
+    wrong = [*({"steps": [one]} for one in steps), {"over": "maybe"}, {"operations": [1]}, {"probes": {"probes": []}}]
+    wrong += [{"train_size": 1.5}, {"train_size": "1"}, {"estimated_k": [None]}]
+    for facts in (*missing, *({**whole, **change} for change in wrong)):
+        (tmp_path / SEARCH).write_bytes(seal(facts))
         with pytest.raises(FrostlineError, match="cannot be read"):
             read_search(tmp_path)
 
