@@ -114,10 +114,10 @@ def test_work_runs_once_in_each_worker_or_in_this_process() -> None:
     assert len(set(found)) == 3 and os.getpid() not in found
 
 
-def test_results_with_workers_are_bitwise_identical_to_one_thread(settings: dict[str, Any], tmp_path: Path) -> None:
-    run_sweep({**settings, "workers": 1, "out": tmp_path / "alone"})
-    together = run_sweep({**settings, "workers": 2, "out": tmp_path / "together"})
-    ours, theirs = Store(tmp_path / "together"), Store(tmp_path / "alone")
+def test_workers_give_bitwise_identical_results(settings: dict[str, Any], finished_small: Path) -> None:
+    together = run_sweep({**settings, "workers": 2})
+    ours, theirs = Store(together.folder), Store(finished_small)
+    assert {one.provenance.workers for one in theirs.results().values()} == {1}
     assert_same_predictions(ours, theirs)
     assert [one.scores for one in ours.results().values()] == [one.scores for one in theirs.results().values()]
     assert together.table().status.eq("done").all()
@@ -138,13 +138,10 @@ def test_an_interrupted_sweep_is_resumed(settings: dict[str, Any], monkeypatch: 
     assert all(Store(settings["out"]).results()[digest] == facts for digest, facts in before.items())
 
 
-@pytest.mark.parametrize(("stack", "sizes"), [("auto", [2, 2, 2, 2, 1]), (4, [4, 4, 4, 4, 1])])
-def test_runs_of_k_0_are_split_among_the_workers_unless_a_size_is_given(
-    settings: dict[str, Any], stack: int | str, sizes: list[int]
-) -> None:
-    run_sweep({**settings, "tune": "0", "seeds": 5, "workers": 3, "stack": stack})
+def test_runs_of_k_0_are_split_among_the_workers(settings: dict[str, Any]) -> None:
+    run_sweep({**settings, "tune": "0", "seeds": 5, "workers": 3})
     found = [facts.provenance.stacked for facts in Store(Path(settings["out"])).results().values()]
-    assert sorted(found, reverse=True) == sizes
+    assert sorted(found) == [1, 2, 2, 2, 2]
 
 
 def test_results_record_how_many_runs_were_trained_at_the_same_time(settings: dict[str, Any]) -> None:
