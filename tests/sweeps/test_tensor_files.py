@@ -25,20 +25,22 @@ from tiny import contents
 
 ABOUT = {"runs": ["aa"], "micro_batch": 8}
 STATE = {"step": 3, "values": [torch.arange(3.0), np.arange(4)]}
+# Without surrogates, as by default. For the default, hypothesis first makes a table of UTF-8, which takes seconds.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LEAVES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**70), 2**70),
     st.floats(),
-    st.text(),
+    TEXTS,
     st.sampled_from([torch.int64, torch.float32, torch.bfloat16, torch.uint8]).map(
         lambda kind: torch.tensor([[1, 250, 3]]).to(kind)
     ),
     st.sampled_from([np.int64, np.uint64, np.float64]).map(lambda kind: np.array([2**40, 3], kind)),
 )
 STATES = st.dictionaries(
-    st.text(),
-    st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)),
+    TEXTS,
+    st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)),
     max_size=4,
 )
 
@@ -217,9 +219,7 @@ def test_remove_removes_the_folder_and_can_be_repeated(tmp_path: Path) -> None:
     assert not weights.folder.exists() and not stored(weights, spec_of_run())
 
 
-def test_a_file_that_another_process_removes_while_it_is_opened_is_absent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_removed_while_it_is_opened_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """safetensors then raises a RuntimeError, which ended searches with two workers."""
     weights, runs = BestWeights(tmp_path), [spec_of_run(seed=seed) for seed in range(2)]
     weights.save_if_best(runs[0], 0.9, values(0))
