@@ -110,9 +110,7 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
         (("plan", "--study", "lee2019", "--tune", "named"), "lee2019 names no modules to tune: give --tune-modules"),
     ],
 )
-def test_mistakes_are_one_message_and_write_nothing(
-    frostline: Frostline, desk: Path, words: tuple[str, ...], message: str
-) -> None:
+def test_mistakes_are_one_message(frostline: Frostline, desk: Path, words: tuple[str, ...], message: str) -> None:
     got = frostline(*words)
     assert got.code == 2 and message in got.err and got.err.count("\n") == 1
     assert not (desk / "a").exists()

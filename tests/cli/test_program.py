@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -34,15 +34,6 @@ def program(here: Path) -> tuple[list[str], dict[str, str]]:
     command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return [*command, "--seeds", "3", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
-
-
-def raising(error: BaseException) -> Callable[..., None]:
-    """A function that raises this error."""
-
-    def function(*_: object, **__: object) -> None:
-        raise error
-
-    return function
 
 
 def wait_for_runs(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
@@ -150,9 +141,7 @@ def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
 @pytest.mark.parametrize(
     "unread, words, code, unbuffered", [("stdout", "--version", 141, "1"), ("stderr", "work nowhere", 2, "")]
 )
-def test_a_command_ends_quietly_if_nobody_reads_its_output(
-    tmp_path: Path, unread: str, words: str, code: int, unbuffered: str
-) -> None:
+def test_quiet_if_nobody_reads_its_output(tmp_path: Path, unread: str, words: str, code: int, unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, unread: writer}
@@ -179,7 +168,7 @@ def test_an_error_that_is_not_expected_has_a_traceback_and_its_own_exit_code(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:
     """A lack of memory or disk is one sentence, also outside of a run, such as while hidden states are computed."""
-    monkeypatch.setattr("frostline.sweeps.results.folder.Folder", raising(error))
+    monkeypatch.setattr("frostline.sweeps.results.folder.Folder", Mock(side_effect=error))
     got = frostline("work", "o")
     assert got.code == code and said in got.err and ("Traceback (most recent call last):\n" in got.err) == (code == 70)
 

@@ -102,9 +102,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert {line["label"] for line in lines} <= set(labels.values())
 
 
-def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
-    frostline: Frostline, here: Path
-) -> None:
+def test_many_classes_pairs_numbers_class_weights_and_files_without_a_header(frostline: Frostline, here: Path) -> None:
     rows, other = sentences(360), sentences(360, seed=4)
     write_csv(here / "classes.csv", [{"text": row["text"], "label": f"{n % 60}"} for n, row in enumerate(rows)])
     pairs = [
@@ -148,9 +146,7 @@ def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: 
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 
-def test_a_folder_that_was_moved_is_continued_where_it_is(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_moved_folder_is_continued_there(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", *FAST]
     assert frostline("sweep", *words, "--out", "o").code == 0
     (here / "o").rename(here / "moved")

@@ -78,9 +78,7 @@ def test_a_file_of_settings_is_refused_that_trusts_code(
     assert not ran.exists() and not Path("o").exists()
 
 
-def test_the_command_line_trusts_the_code_of_a_file_of_settings(
-    own: Path, tiny_table: Path, ran: Path, frostline: Frostline
-) -> None:
+def test_the_command_line_can_trust_the_code(own: Path, tiny_table: Path, ran: Path, frostline: Frostline) -> None:
     Path("t.toml").write_text(f'model = "{own}"\ntrain = "{tiny_table}"\ntrust_remote_code = true\n')
     got = frostline("sweep", "--dry-run", "t.toml", "--tune", "0", "--trust-remote-code")
     assert got.code == 0 and ran.exists(), got
@@ -131,9 +129,7 @@ def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline:
         ("config.json", {"experts_implementation": "own/kernels:experts"}),
     ],
 )
-def test_no_part_of_a_model_runs_code(
-    tiny_bert: Path, own: Path, ran: Path, file: str, facts: dict[str, object]
-) -> None:
+def test_no_part_of_a_model_is_run(tiny_bert: Path, own: Path, ran: Path, file: str, facts: dict[str, object]) -> None:
     shutil.copy(tiny_bert / "config.json", own / "config.json")
     changed(own / file, **facts)
     for load in (
@@ -160,9 +156,7 @@ def test_code_of_another_repository_is_refused(own: Path, ran: Path, file: str) 
     assert not ran.exists()
 
 
-def test_runs_with_and_without_code_of_the_model_do_not_mix(
-    finished_small: Path, tmp_path: Path, frostline: Frostline
-) -> None:
+def test_runs_with_and_without_own_code_do_not_mix(finished_small: Path, tmp_path: Path, frostline: Frostline) -> None:
     shutil.copytree(finished_small, tmp_path / "o")
     got = frostline("sweep", "o/sweep.toml", "--out", "o", "--trust-remote-code")
     assert got.code == 2 and "value of trust_remote_code is different (False there, True now)" in got.err

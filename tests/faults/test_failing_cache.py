@@ -47,7 +47,7 @@ def intact(cache: Cache) -> set[bytes]:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_hidden_states_are_computed_again_whatever_failed_when_they_were_removed(
+def test_hidden_states_come_back_after_a_removal_that_failed(
     tmp_path: Path, bert: tuple[Any, Anatomy], how: str
 ) -> None:
     full = Cache(tmp_path / "full", *bert)

@@ -52,10 +52,8 @@ def test_a_command_ends_with_one_sentence_and_the_same_command_goes_on(
         got = frostline("sweep", *words)
         codes.append(got.code)
         if got.code:
-            assert got.code == 2, (
-                got,
-                Store(disk / "o").failures(),
-            )  # a failed run: what was missing besides the disk?
+            # of a failed run: what was missing besides the disk?
+            assert got.code == 2, (got, Store(disk / "o").failures())
             assert len(got.err.strip().splitlines()[-1]) < 400
             assert "The disk is full" in got.err or "No space left on device" in got.err
             assert not list((disk / "o").glob("runs/.*")) and not list(Store(disk / "o").check())

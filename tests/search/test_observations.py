@@ -168,15 +168,11 @@ def test_more_seeds_are_worth_training_after_one() -> None:
 
 def test_seconds_of_a_batch_are_its_makespan() -> None:
     seen = nothing_seen(workers=2)
-    assert (
-        seen.predicted_seconds([Candidate(Recipe(k), 1e-4, 0) for k in ("full", 2, 1)]) == 0.0
-    )  # no run has been timed yet
-    seen.known |= {
-        Candidate(Recipe(k), 1e-4, 0): Observation(RISING[k], seconds, workers=2)
-        for k, seconds in SECONDS.items()
-        if k != "head only"
-    }
-    seen.batches += [tuple(Candidate(Recipe(k), 1e-4, 0) for k in ("full", 2, 1)), (Candidate(Recipe(3), 1e-4, 0),)]
+    batch = tuple(Candidate(Recipe(k), 1e-4, 0) for k in ("full", 2, 1))
+    assert seen.predicted_seconds(batch) == 0.0  # no run has been timed yet
+    trained = [(Candidate(k, 1e-4, 0), seconds) for k, seconds in SECONDS.items() if k != "head only"]
+    seen.known |= {one: Observation(RISING[one.recipe], seconds, workers=2) for one, seconds in trained}
+    seen.batches += [batch, (Candidate(Recipe(3), 1e-4, 0),)]
     assert seen.spent == 14.5 + 6.5
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, 0)]) == 0.0
@@ -188,9 +184,7 @@ CANDIDATES = st.builds(
 
 
 @given(st.sets(CANDIDATES, max_size=9), st.lists(CANDIDATES, min_size=1, max_size=6), st.integers(1, 4))
-def test_stacks_are_filled_with_seeds_that_were_not_trained(
-    ended: set[Candidate], asked: list[Candidate], stacked: int
-) -> None:
+def test_stacks_are_filled_with_untrained_seeds(ended: set[Candidate], asked: list[Candidate], stacked: int) -> None:
     seen = nothing_seen(stacked=stacked)
     seen.known |= {one: Observation(0.7, 1.0) for one in ended}
     missing, found = seen.missing(asked), seen.in_full_stacks(asked)
@@ -209,10 +203,8 @@ def test_a_run_in_a_stack_has_its_share_of_the_seconds() -> None:
     seen.known |= {Candidate(Recipe("full"), 1e-4, seed): Observation(0.8, SECONDS["full"] / 4) for seed in range(4)}
     seen.batches.append(tuple(seen.known))
     assert seen.spent == pytest.approx(SECONDS["full"])
-    for one in (
-        Candidate(Recipe("full"), 2e-4, 0),
-        Candidate(Recipe("full"), 1e-4, 4),
-    ):  # the last seed is alone in its stack
+    for rate, seed in ((2e-4, 0), (1e-4, 4)):  # the last seed is alone in its stack
+        one = Candidate(Recipe("full"), rate, seed)
         assert seen.predicted_seconds([one]) == pytest.approx(SECONDS["full"])
     seen.known |= {one: Observation(0.8, 100 * found.seconds) for one, found in seen.known.items()}
     assert seen.budget == pytest.approx(FULL_RUNS * 100 * SECONDS["full"])

@@ -236,10 +236,9 @@ def test_lower_learning_rates_are_tried_while_they_are_better(highest: float, tr
     assert [[one.learning_rate for one in some] for some in first] == tried
 
 
-@pytest.mark.parametrize(
-    ("slope", "lower"), [(0.03, True), (0.01, False)]
-)  # the scores are .24, .25 above the baseline
+@pytest.mark.parametrize(("slope", "lower"), [(0.03, True), (0.01, False)])
 def test_no_lower_learning_rate_if_higher_ones_hardly_differ(slope: float, lower: bool) -> None:
+    """The scores are .24 and .25 above the baseline."""
     _, batches = run_search(nothing_seen(), lambda one: RISING[one.recipe] - slope * RATES.index(one.learning_rate))
     assert any(batch.why.startswith("Try a lower learning rate for k = 2.") for batch in batches) == lower
 

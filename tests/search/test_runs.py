@@ -35,12 +35,8 @@ from frostline.training.result import ProbeReport, ReportedProbe, TaskFacts
 from ray_here import RayHere
 from tiny import assert_same_predictions, plan_of, sentences, write_csv
 
-TRIALS = st.builds(
-    Candidate,
-    st.sampled_from([*map(Recipe, (0, 1, 2, "full"))]),
-    st.sampled_from([1e-4, 2e-4]),
-    st.integers(min_value=0, max_value=3),
-)
+RECIPES = st.sampled_from([*map(Recipe, (0, 1, 2, "full"))])
+TRIALS = st.builds(Candidate, RECIPES, st.sampled_from([1e-4, 2e-4]), st.integers(0, 3))
 
 
 def in_grid(spec: Settings) -> set[tuple[Any, float, int]]:
@@ -108,9 +104,7 @@ def test_the_first_step_is_planned_before_anything_is_trained(
     assert not Store(search_settings["out"]).ended()
 
 
-def test_a_search_that_is_submitted_again_keeps_its_steps_until_it_runs(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_submission_keeps_the_steps(search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     frostline.find(**search_settings)
     before = read_search(search_settings["out"])
     monkeypatch.setattr(find_module.slurm, "submit", lambda out, script: "1")
@@ -137,9 +131,7 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "make_forecast", made_up)
 
 
-def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_says_what_the_search_will_do(search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_module, "PLAN_SECONDS", 0.1)
     search_settings |= {"max_k": 1, "seeds": 2}
     made = find.plan(**search_settings)
@@ -218,9 +210,7 @@ def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
         ({0: None}, None),
     ],
 )
-def test_the_estimate_is_the_number_of_layers_above_the_lowest_good_one(
-    scores: dict[int, float | None], expected: int | None
-) -> None:
+def test_the_estimate_is_all_above_the_lowest_good_layer(scores: dict[int, float | None], expected: int | None) -> None:
     more = {"validation": None, "penalty": 1.0}
     probes = [
         ReportedProbe(layers=(n,), vector=vector, held_out=score if vector == "mean" else None, **more)

@@ -200,9 +200,7 @@ def test_wrong_calls_with_several_models_are_one_sentence(
     assert not [*tmp_path.glob("o/**/runs")]
 
 
-def test_a_grid_has_a_folder_for_each_model_and_a_page(
-    frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
+def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     other = tiny_bert_folder(tmp_path / "other", layers=2)
     grid = ["--train", tiny_table, "--tune", "0,full", "--seeds", 2]
     alone = frostline("sweep", "--model", other, *grid, "--out", tmp_path / "alone")
@@ -224,9 +222,7 @@ def test_a_grid_has_a_folder_for_each_model_and_a_page(
     assert work.code == 2 and "the results of several models" in " ".join(work.err.split())
 
 
-def test_an_interrupted_search_over_models_has_an_answer_and_continues(
-    search_settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_interrupted_search_of_models_answers_and_goes_on(search_settings: dict[str, Any], tmp_path: Path) -> None:
     class Impatient(Progress):
         def result(self, ended: Any) -> None:
             super().result(ended)

@@ -91,9 +91,7 @@ def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny
     assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
 
 
-def test_a_sweep_records_its_forecast_and_the_measured_time(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_records_its_forecast_and_its_time(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_module, "TIMING_SHARE", 1e6)
     settings["progress"] = Progress()
     frostline.sweep(save_model=False, **settings)
@@ -122,9 +120,7 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
         record_measured(tmp_path, call, measured)
 
 
-def test_progress_is_measured_in_forecast_seconds_and_a_forecast_changes_no_result(
-    settings: dict[str, Any], finished_small: Path
-) -> None:
+def test_a_forecast_measures_progress_and_changes_no_result(settings: dict[str, Any], finished_small: Path) -> None:
     shown, plan = Progress(), frostline.plan(progress=Progress(), **settings)
     assert plan.forecast is not None
     register(plan)

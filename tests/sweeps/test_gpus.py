@@ -53,9 +53,7 @@ def lines(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("named", "expected"), [(None, ["0", "1"]), ("", ["0", "1"]), ("4,GPU-5,6", ["4", "GPU-5"]), ("2", ["2"])]
 )
-def test_gpus_have_the_names_of_the_variable(
-    monkeypatch: pytest.MonkeyPatch, named: str | None, expected: list[str]
-) -> None:
+def test_the_variable_names_the_gpus(monkeypatch: pytest.MonkeyPatch, named: str | None, expected: list[str]) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if named is not None:
@@ -139,9 +137,7 @@ def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) ->
         ("sys.exit(143)", None),
     ],
 )
-def test_a_process_that_ends_too_early_is_named(
-    settings: dict[str, Any], calls: Path, does: str, said: str | None
-) -> None:
+def test_a_process_that_ends_early_is_named(settings: dict[str, Any], calls: Path, does: str, said: str | None) -> None:
     (calls.parent / "work.py").write_text(f"{STAND_IN}\n{does}")
     notes = Notes()
     with OtherGpus(plan_of(progress=Progress(), **settings), notes) as others:

@@ -36,9 +36,7 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
     assert len(cells(run_sweep(settings, tune="0", seeds=1, train_size=None))) == 7
 
 
-def test_training_lengths_of_one_folder_have_the_results_of_one_folder_each(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_training_lengths_together_have_the_results_of_each_alone(settings: dict[str, Any], tmp_path: Path) -> None:
     alone = [run_sweep(settings, num_train_epochs=epochs, out=tmp_path / f"{epochs}") for epochs in (1, 2)]
     both = run_sweep(settings, num_train_epochs=2)
     both = run_sweep(settings, num_train_epochs="1,2")

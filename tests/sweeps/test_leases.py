@@ -82,9 +82,7 @@ def test_another_process_with_the_number_of_a_dead_one_is_another(tmp_path: Path
         assert other.take([["a"]]) == ["a"]
 
 
-def test_a_silent_holder_is_replaced_after_the_time_of_who_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_holder_is_replaced_by_who_waits_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another machine, or on this one: a process that hangs, or a lease that could not be removed."""
     path = tmp_path / "leases" / "a.1.json"
     with Leases(tmp_path, silent_after=5.0) as silent, Leases(tmp_path, silent_after=30.0) as other:
@@ -176,9 +174,7 @@ def test_what_is_no_ordinary_file_is_the_lease_of_nobody(tmp_path: Path) -> None
     assert files(leases.folder) == []
 
 
-def test_a_network_that_is_interrupted_takes_no_run_from_its_holder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_network_takes_no_run_from_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(path: Path, *_: object) -> bytes:
         raise OSError(116, "Stale file handle")
 

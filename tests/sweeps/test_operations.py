@@ -13,7 +13,6 @@ from frostline.model.anatomy import probe_batch
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER, layer_place
 from frostline.model.ways import Way
 from frostline.sweeps.operations import Batches, CostModel
-from frostline.sweeps.progress import Progress
 from frostline.training.experiment import Batching
 from frostline.training.run import Run, phases_of
 from frostline.training.train import run
@@ -64,28 +63,16 @@ def test_a_bilstm_reads_every_token(costs: CostModel) -> None:
 
 
 def test_a_frozen_layer_above_a_trained_one_costs_two_forward_passes(costs: CostModel) -> None:
-    model, anatomy = costs.experiment.pretrained.model, costs.anatomy
-    uncut = CostModel(costs.experiment, StateSelection((), head=False))
-    paths = [f"{anatomy.path}.{n}" for n in range(anatomy.count)]
-    assert all(model.get_submodule(path) for path in paths)
-    lower, upper = (uncut.training(named_spec(path), BATCHES) for path in (paths[0], paths[-1]))
+    anatomy, uncut = costs.anatomy, CostModel(costs.experiment, StateSelection((), head=False))
+    lower, upper = (uncut.training(named_spec(f"{anatomy.path}.{n}"), BATCHES) for n in (0, anatomy.count - 1))
     layer = (uncut.scoring(spec_of(0), BATCHES) - costs.scoring(spec_of(0), BATCHES)) / anatomy.count
     assert lower - upper == pytest.approx((anatomy.count - 1) * layer)
 
 
 @pytest.fixture(scope="module")
 def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[CostModel, Run]:
-    out = tmp_path_factory.mktemp("cost") / "o"
-    sweep = {
-        "progress": Progress(),
-        "model": tiny_bert,
-        "train": tiny_table,
-        "out": out,
-        "tune": "2",
-        "seeds": 1,
-        "train_size": 40,
-    }
-    plan = plan_of(**sweep)
+    own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path_factory.mktemp("cost") / "o"}
+    plan = plan_of(**own, tune="2", seeds=1, train_size=40)
     return CostModel(plan.experiment, plan.cached), plan.requested[0]
 
 
@@ -96,14 +83,9 @@ def spec_with(spec: Run, **values: Any) -> Run:
 def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
     look, spec = workload
     base = look.operations(spec)
-    for longer in (
-        {"num_train_epochs": 4},
-        {"train_size": 60},
-        {"evaluations_per_epoch": 2},
-        {"recipe": 3},
-        {"recipe": "full"},
-    ):
-        assert look.operations(spec_with(spec, **longer)) > base, longer
+    longer = {"num_train_epochs": (4,), "train_size": (60,), "evaluations_per_epoch": (2,), "recipe": (3, "full")}
+    for name, value in ((name, value) for name, values in longer.items() for value in values):
+        assert look.operations(spec_with(spec, **{name: value})) > base, (name, value)
     assert look.operations(spec_with(spec, recipe=0)) < look.operations(spec_with(spec, recipe=1)) < base
     uncut = CostModel(look.experiment, StateSelection((), head=False))
     assert uncut.operations(spec) > base

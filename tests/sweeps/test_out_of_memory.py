@@ -83,9 +83,7 @@ def test_after_an_evaluation_without_memory_no_run_is_trained_again(
     assert [facts.provenance.micro_batch for facts in stored] == [16, 16]
 
 
-def test_a_run_without_memory_for_one_example_fails(
-    settings: dict[str, Any], memory_lacks: Callable[..., None]
-) -> None:
+def test_a_run_without_memory_for_an_example_fails(settings: dict[str, Any], memory_lacks: Callable[..., None]) -> None:
     reason, shown = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes", Notes()
     memory_lacks(lambda *_: True, RuntimeError(reason))
     sweep = run_sweep(settings, tune="0", seeds=1, per_device_train_batch_size=5, progress=shown)
@@ -115,9 +113,7 @@ def test_copies_of_hidden_states_are_given_up_first(
 
 
 @pytest.mark.parametrize(("tune", "fails"), [(1, False), ("full", False), (1, True)])
-def test_a_stack_gives_its_memory_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str, fails: bool
-) -> None:
+def test_a_stack_frees_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str, fails: bool) -> None:
     """After it was trained, or if there was no memory for its second run. On a GPU, one stack is trained after the other."""
     experiment, made = context_of("bert", tmp_path), []
     original = _Stack.add_run

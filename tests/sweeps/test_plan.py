@@ -118,9 +118,7 @@ def test_only_runs_of_named_parts_have_module_names() -> None:
 
 
 @pytest.mark.parametrize("tune", ["head only", "full", "named"])
-def test_the_planned_groups_are_the_groups_of_the_optimizer(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, tune: Any
-) -> None:
+def test_planned_groups_are_the_optimizers(tiny_bert: Path, tiny_table: Path, tmp_path: Path, tune: Any) -> None:
     plan = plan_of(model=tiny_bert, train=tiny_table, out=tmp_path / "o", **NAMED)
     planned = [group for group in plan.groups[tune] if group.trained]
     spec = next(run for run in plan.runs if run.recipe == tune)

@@ -79,9 +79,7 @@ def test_the_time_left_follows_from_the_speed_so_far(now: list[float]) -> None:
     assert progress.seconds_left == 0
 
 
-def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
+def test_logs_say_what_is_under_way_after_a_silence(capsys: pytest.CaptureFixture[str], now: list[float]) -> None:
     def printed_after(seconds: float, change: Callable[..., None], *arguments: Any) -> str:
         now[0] += seconds
         change(*arguments)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from pickle import loads
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -68,11 +69,6 @@ def train(plan: Plan, shown: Notes, here: RayHere) -> Train:
     return call
 
 
-def interrupted(*_: object) -> None:
-    """What Ctrl-C does."""
-    raise KeyboardInterrupt
-
-
 def test_the_results_are_those_of_this_process(
     train: Train, shown: Notes, here: RayHere, plan: Plan, finished_small: Path
 ) -> None:
@@ -104,7 +100,7 @@ def test_what_a_task_asks_for(
 ) -> None:
     cell = KindForecast("head only", 20, 2, 1.0, 7e9, num_train_epochs=1.0)
     cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
-    here.resources, here.before = [node], interrupted
+    here.resources, here.before = [node], Mock(side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         train(forecast=Forecast(cells, 0))
     assert here.options == [{"num_cpus": 1, "num_gpus": gpus, "memory": needed} for needed in memory]
@@ -152,9 +148,7 @@ def test_a_node_with_another_model_or_version_is_named(
 
 
 @pytest.mark.parametrize("when", ["while it waits", "while it shows a result"])
-def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
-    train: Train, plan: Plan, here: RayHere, shown: Notes, when: str
-) -> None:
+def test_ctrl_c_ends_tasks_and_loses_no_run(train: Train, plan: Plan, here: RayHere, shown: Notes, when: str) -> None:
     def interrupt(*_: object) -> None:
         if plan.store.done():
             raise KeyboardInterrupt
@@ -248,9 +242,7 @@ COSTS = st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 100)), min_size=1, 
 
 
 @given(COSTS, st.floats(1, 1000), st.integers(0, 9))
-def test_every_run_is_in_one_task_and_no_task_is_larger_than_allowed(
-    drawn: list[tuple[int, float]], limit: float, capacity: int
-) -> None:
+def test_every_run_is_in_one_task_of_allowed_size(drawn: list[tuple[int, float]], limit: float, capacity: int) -> None:
     runs = [spec_of_run(recipe=k, seed=seed) for seed, (k, _) in enumerate(drawn)]
     costs = {run.digest: cost for run, (_, cost) in zip(runs, drawn, strict=True)}
     tasks = in_tasks(runs, costs, limit, capacity)

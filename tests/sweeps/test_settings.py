@@ -209,17 +209,11 @@ def test_a_grid_of_several_parts() -> None:
 
 def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
     made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4,3e-4")
-    assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == [
-        1e-4,
-        1e-3,
-        0.003,
-    ]  # 10 * 3e-4 is another number
-    assert [rate for rate, _ in made.learning_rate_pairs(Recipe(1))] == [1e-5, 1e-4, 3e-4]
-    assert (
-        made.learning_rate_pairs("mean-pooled-0")
-        == made.learning_rate_pairs("bilstm")
-        == made.learning_rate_pairs(Recipe(0))
-    )
+    of_lora, of_one_layer = ([rate for rate, _ in made.learning_rate_pairs(Recipe(name))] for name in ("lora-2", 1))
+    assert of_lora == [1e-4, 1e-3, 0.003]  # 10 * 3e-4 is another number
+    assert of_one_layer == [1e-5, 1e-4, 3e-4]
+    heads = [made.learning_rate_pairs(Recipe(name)) for name in (0, "mean-pooled-0", "bilstm")]
+    assert heads == [heads[0]] * 3
 
 
 def test_ways_of_your_own_are_tables_and_stay_when_a_folder_grows() -> None:

@@ -126,9 +126,7 @@ def test_the_number_of_the_job_is_returned(programs: Path, tmp_path: Path) -> No
     assert (tmp_path / "slurm.sh").read_text() == "the script"
 
 
-def test_without_sbatch_and_with_a_refusal_it_says_so(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sbatch_and_a_refusal_are_named(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(programs, "sbatch", "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
     with pytest.raises(
         FrostlineError, match=r"sbatch refuses .*slurm\.sh \(invalid partition specified: gpu\): correct"

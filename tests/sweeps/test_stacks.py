@@ -100,9 +100,7 @@ def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(experiment: Experim
     assert not notes
 
 
-def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_cannot_be_stacked_has_a_note(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
     assert stacked_of(run_sweep(settings, progress=(shown := Notes()))) == {0: [1, 1], 1: [1, 1]}
     assert "Runs of head only are trained one by one. Its layers talk." in shown.notes

@@ -53,9 +53,7 @@ def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path
     assert not (tmp_path / "there").exists()
 
 
-def test_of_several_writers_of_one_run_the_first_publishes_a_complete_result_that_is_never_overwritten(
-    tmp_path: Path,
-) -> None:
+def test_of_several_writers_the_first_publishes_a_result_that_is_never_overwritten(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with ThreadPoolExecutor(4) as pool:
         published = list(pool.map(lambda n: store.publish(result("aa", n / 8)), range(8)))
@@ -114,9 +112,7 @@ def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -
     assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
 
 
-def test_another_process_sets_a_record_aside_after_it_was_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_sets_a_listed_record_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     store.publish(result("aa"))
     store.fail(failed("bb", "out of memory"))
@@ -146,9 +142,7 @@ def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> N
     assert contents(store.runs) | (contents(tmp_path / "retried") if gone else {}) == before
 
 
-def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 

@@ -115,9 +115,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_streamed_is_refused_before_anything_runs(
-    message: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_streamed_is_refused(message: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", **{"stream": True, **REFUSED[message]})
     with pytest.raises(FrostlineError) as caught:
         frostline.plan(progress=Progress(), **own)
