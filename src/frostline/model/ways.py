@@ -1,14 +1,14 @@
 """Ways to tune as data: what a run trains, from which values, how fast and in which order.
 
 ``Way(tune=2)`` tunes the last 2 layers. Every other field changes one thing of that, and most fields can be combined. The command
-line knows many ways by name. To add one, add an entry to ``NAMED_WAYS``. A new field of ``Way`` needs a place in ``training/``
+line knows many ways by name. To add one, add an entry to ``NAMED_WAYS`` or ``NUMBERED_WAYS``. A new field of ``Way`` needs a place in ``training/``
 that reads it, or in ``Way.parameters``: the cut, the exactness check, the cost and the audit follow from the names of the
 parameters. Imports no torch, because settings are read without it.
 """
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -305,11 +305,12 @@ DEFAULT_RATES: Mapping[str, tuple[float, ...]] = {  # of a comparison: as many f
     "learning_rate": (2e-5, 5e-5, 1e-4),
     "head_learning_rate": (1e-3, 3e-3, 1e-2),
 }
+LAYER_DECAY = 0.9
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
 MEAN_POOLED = "mean-pooled"  # a head that reads the mean of all tokens
 NAMED_WAYS: Mapping[str, Way] = {
     "lora-all": Way(tune=FULL, low_rank=LORA_RANK, rate_factor=LORA_RATES),
-    "llrd": Way(layer_decay=0.9),
+    "llrd": Way(layer_decay=LAYER_DECAY),
     "gradual": Way(order="gradual"),
     "lp-ft": Way(order="head-first"),
     "bitfit": Way(only="biases", rate_factor=10.0),
@@ -324,21 +325,21 @@ NAMED_WAYS: Mapping[str, Way] = {
     "words": Way(estimator="words"),
     "setfit": Way(estimator="setfit"),
 }
-NUMBERED_WAYS = (
-    "spectrum",
-    "lora",
-    "lora-like",
-    "first",
-    "middle",
-    "spread",
-    "random",
-    "gradual",
-    "llrd",
-    "lp-ft",
-    "reinit",
-    "transferred",
-    MEAN_POOLED,
-)
+NUMBERED_WAYS: Mapping[str, Callable[[int], Way]] = {  # of the number that ends a name, such as 2 of ``lora-2``
+    "spectrum": lambda percent: Way(signal_share=percent / 100),
+    "lora": lambda k: Way(tune=Recipe(k), low_rank=LORA_RANK, rate_factor=LORA_RATES),
+    "lora-like": lambda k: Way(low_rank=f"last {k}", rate_factor=LORA_RATES),
+    "first": lambda k: Way(tune=Recipe(k), layers="first"),
+    "middle": lambda k: Way(tune=Recipe(k), layers="middle"),
+    "spread": lambda k: Way(tune=Recipe(k), layers="spread"),
+    "random": lambda k: Way(tune=Recipe(k), layers="random"),
+    "gradual": lambda k: Way(tune=Recipe(k), order="gradual"),
+    "llrd": lambda k: Way(tune=Recipe(k), layer_decay=LAYER_DECAY),
+    "lp-ft": lambda k: Way(tune=Recipe(k), order="head-first"),
+    "reinit": lambda count: Way(reinitialized=count),
+    "transferred": lambda count: Way(transferred=count),
+    MEAN_POOLED: lambda k: Way(tune=Recipe(k), head_reads="mean"),
+}
 EXAMPLES = (*NAMED_WAYS, *(f"{kind}-{25 if kind == 'spectrum' else 2}" for kind in NUMBERED_WAYS))  # one of each kind
 NONE_TOO = ("transferred", MEAN_POOLED)  # may have 0 as their number
 
@@ -384,20 +385,6 @@ def _numbered(name: str) -> Way | None:
     if kind not in NUMBERED_WAYS or not digits.isdecimal():
         return None
     count = int(digits)
-    if digits != str(count) or (not count and kind not in NONE_TOO):
+    if digits != str(count) or (not count and kind not in NONE_TOO) or (kind == "spectrum" and count > 100):
         return None
-    match kind:
-        case "spectrum":
-            return Way(signal_share=count / 100) if count <= 100 else None
-        case "lora":
-            return Way(tune=Recipe(count), low_rank=LORA_RANK, rate_factor=LORA_RATES)
-        case "lora-like":
-            return Way(low_rank=f"last {count}", rate_factor=LORA_RATES)
-        case "first" | "middle" | "spread" | "random":
-            return Way(tune=Recipe(count), layers=kind)
-        case "reinit":
-            return Way(reinitialized=count)
-        case "transferred":
-            return Way(transferred=count)
-        case _:
-            return NAMED_WAYS[kind].model_copy(update={"tune": Recipe(count)})
+    return NUMBERED_WAYS[kind](count)

@@ -1,4 +1,5 @@
-"""The metrics, one entry each in ``_ALL``. To add a metric, add an entry.
+"""The metrics, one entry each in ``_ALL``. To add a metric, add an entry, and one in ``FORMULAS`` of
+:mod:`frostline.statistics.threshold_rule` if it scores two classes.
 
 Names are those of Hugging Face; scores are those of scikit-learn and scipy. Higher is better for every metric, and 1 is the
 maximum. An undefined score, such as the correlation with a constant, is NaN.
