@@ -33,7 +33,7 @@ class Curve:
     suffix: str
     explanation: str | None
     test_sentences: Sequence[str]
-    tables: Mapping[str, ReportTable]  # by their names without the suffix
+    tables: Mapping[str, Sequence[ReportTable]]  # by the part of the page that shows them
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Curves:
     @property
     def tables(self) -> list[ReportTable]:
         """Every table."""
-        of_sizes = [table for size in self.sizes for table in size.tables.values()]
+        of_sizes = [table for size in self.sizes for part in size.tables.values() for table in part]
         return [*of_sizes, self.failures, *([self.over_sizes] if self.over_sizes else [])]
 
 
@@ -79,7 +79,7 @@ def curves_of(
         is_first = size.train_size == first
         own = suffix if is_first else f"{suffix}_{size.train_size}"
         examples = f"{size.train_size:,} examples" if (about and size.train_size) or not is_first else ""
-        tables = _tables(size, metric, price, ways or {}, tested=tested)
+        tables = _tables(size, metric, price, ways or {}, tested=tested).items()
         title = ", ".join(filter(None, (about, examples)))
         seeds = len({point.seed for cell in size.cells for point in cell.points})
         sizes.append(
@@ -88,7 +88,7 @@ def curves_of(
                 own,
                 explain_uncertainty(size, seeds, baseline=names.baseline(metric)) if size.recommended else None,
                 [formatting.unbroken(text) for text in sentences_on_test(size, metric)] if tested else [],
-                {table.name: renamed(table, own, title) for table in tables},
+                {part: [renamed(table, own, title) for table in some] for part, some in tables},
             )
         )
         if figure := quality_against_cost(size, metric=metric):
@@ -102,15 +102,16 @@ def curves_of(
     return Curves(answer, suffix, sizes, renamed(failures_table(answer.rates), suffix, about), over_sizes, figures)
 
 
-def _tables(size: SizeAnswer, metric: str, price: float, ways: Mapping[str, str], *, tested: bool) -> list[ReportTable]:
-    """The tables of a train size. A table that would be about nothing is left out."""
-    tables = [operating_points_table(size), scores_table(size, metric, tested=tested)]
-    if size.choices:
-        tables.append(choices_table(size, price=price))
-    if any(cell.recipe.is_way for cell in size.cells):
-        tables.append(ways_table(size, ways))
-    if size.reference is not None:
-        tables.append(shares_table(size, metric))
-    if any(cell.seconds is not None for cell in size.cells):
-        tables.append(costs_table(size))
-    return tables
+def _tables(
+    size: SizeAnswer, metric: str, price: float, ways: Mapping[str, str], *, tested: bool
+) -> dict[str, list[ReportTable]]:
+    """The tables of a train size, by the part of the page that shows them. A table that would be about nothing is left out."""
+    return {
+        "choices": [*([choices_table(size, price=price)] if size.choices else []), operating_points_table(size)],
+        "ways": [ways_table(size, ways)] if any(cell.recipe.is_way for cell in size.cells) else [],
+        "curve": [
+            scores_table(size, metric, tested=tested),
+            *([] if size.reference is None else [shares_table(size, metric)]),
+        ],
+        "cost": [costs_table(size)] if any(cell.seconds is not None for cell in size.cells) else [],
+    }
