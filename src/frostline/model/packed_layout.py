@@ -14,8 +14,6 @@ Lengths are on the host, so that positions are computed there. Only the indices 
 its device. A device is never asked for a number.
 
 Names: ``grid_index`` holds positions in a flattened padded grid, ``packed_index`` holds positions in a packed batch.
-
-Groups of examples of similar length in a packed batch, for attention. :mod:`frostline.model.packed_layout` has the names.
 """
 
 from dataclasses import dataclass
