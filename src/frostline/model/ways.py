@@ -1,9 +1,10 @@
 """Ways to tune as data: what a run trains, from which values, how fast and in which order.
 
 ``Way(tune=2)`` tunes the last 2 layers. Every other field changes one thing of that, and most fields can be combined. The command
-line knows many ways by name. To add one, add an entry to ``NAMED_WAYS`` or ``NUMBERED_WAYS``. A new field of ``Way`` needs a place in ``training/``
-that reads it, or in ``Way.parameters``: the cut, the exactness check, the cost and the audit follow from the names of the
-parameters. Imports no torch, because settings are read without it.
+line knows many ways by name. To add one, add an entry to ``NAMED_WAYS``, or to ``NUMBERED_WAYS`` if a number ends its name.
+
+A new field of ``Way`` needs a place in ``training/`` that reads it, or in ``Way.parameters``: the cut, the exactness check, the
+cost and the audit follow from the names of the parameters. Imports no torch, because settings are read without it.
 """
 
 import random
