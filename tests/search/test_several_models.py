@@ -158,8 +158,10 @@ def test_points_below_do_not_count_errors_on_the_same_rows() -> None:
     """Two models with equal predictions differ by nothing, however few the rows are."""
     first, second = searched((moved(0), 0.74), (moved(0), 0.74))
     name = "full"
-    both: list[Any] = [SimpleNamespace(choice=name, expected=expected) for expected in (0.80, 0.82)]
-    below, low, high = _below(second, both[0], first, both[1])
+    for one, expected in ((second, 0.80), (first, 0.82)):
+        decision: Any = SimpleNamespace(choice=name, expected=expected)
+        one.answer = SimpleNamespace(decision=decision)  # type: ignore[assignment]
+    below, low, high = _below(second, first)
     assert below == pytest.approx(2.0) and low is not None and high is not None and low < below < high
     own = second.option(name)
     assert own is not None and high - low < 2 * 1.96 * 2**0.5 * 100 * float(own.draws.std())

@@ -60,6 +60,7 @@ class Contender:
         inference: Operations for the predictions of all validation examples with the whole model.
         price: The score that an operation of predictions is worth; 0 unless predictions have a price.
         stop: Why it was trained no further; None while it may be.
+        answer: About it alone, after the search; None if it has no runs.
     """
 
     name: str
@@ -67,6 +68,12 @@ class Contender:
     inference: float
     price: float = 0.0
     stop: Stop | None = None
+    answer: Answer | None = None
+
+    @property
+    def decision(self) -> Decision | None:
+        """What its answer decides."""
+        return self.answer.decision if self.answer else None
 
     def inference_of(self, choice: str) -> float:
         """Operations of predicting all validation examples with a choice. A probe needs only the layers that it reads."""
@@ -182,26 +189,23 @@ class SearchOverModels:
 
     def _finish(self, *, interrupted: bool = False) -> None:
         """Write the answer of each model that has runs, save the model that is recommended, and write the answer about all."""
-        answers: dict[str, Answer] = {}
         for one in self.contenders:
             if interrupted:
                 one.stop = one.stop or Stop("The search was interrupted. The same command continues it.")
             assert one.stop is not None
             if one.search.has_runs:
                 self.progress.begin(f"writing the answer about {one.name}")
-                found = one.search.interrupted() if interrupted else one.search.end(one.stop, save_model=False)
-                answers |= {} if found is None else {one.name: found}
+                one.answer = one.search.interrupted() if interrupted else one.search.end(one.stop, save_model=False)
+        answers = {one.name: one.answer for one in self.contenders if one.answer is not None}
         if not answers:
             return
-        decisions = {name: own for name, one in answers.items() if (own := one.decision) is not None}
         values = {
-            one: decisions[one.name].value - one.price * one.inference_of(decisions[one.name].choice)
+            one: decision.value - one.price * one.inference_of(decision.choice)
             for one in self.contenders
-            if one.name in decisions
+            if (decision := one.decision) is not None
         }
         best = max(values, key=lambda one: values[one], default=None)
-        chosen = decisions[best.name] if best else None
-        models = [self._described(one, best, chosen, answers.get(one.name), values.get(one)) for one in self.contenders]
+        models = [_described(one, values.get(one), best) for one in self.contenders]
         answer = answer_over_models(models, answers, price=self.price, price_inference=self.price_inference)
         for one in self.contenders if not interrupted else ():
             if one is best:
@@ -216,40 +220,6 @@ class SearchOverModels:
         write_models(self.out, answer, answers)
         if interrupted:
             self.progress.note(f"So far: {answer.sentence} Report: {self.out / 'report.html'}")
-
-    def _described(
-        self,
-        one: Contender,
-        best: Contender | None,
-        best_decision: Decision | None,
-        own: Answer | None,
-        value: float | None,
-    ) -> ModelAnswer:
-        plan, seen = one.search.plan, one.search.seen
-        rows, report = len(plan.experiment.splits["validation"]), one.search.alternatives.probes
-        decision = own.decision if own else None
-        choice = decision.choice if decision else None
-        below: tuple[float | None, ...] = (None, None, None)
-        if best is not None and best_decision is not None and decision is not None:
-            below = (0.0, None, None) if one is best else _below(one, decision, best, best_decision)
-        return ModelAnswer(
-            model=one.name,
-            folder=plan.store.out.name,
-            layers=plan.identity.layers,
-            parameters=count_parameters(plan.experiment.pretrained.model),
-            probe=None if report is None else report.best.validation,
-            choice=choice,
-            expected=decision.expected if decision else None,
-            above_baseline=None if decision is None else decision.above_baseline,
-            rows=None if choice is None or own is None else _validation_rows(own, choice),
-            **dict(zip(("below", "low", "high"), below, strict=True)),
-            value=value,
-            training_operations=None if choice is None else _training_operations(one.search.plan, choice),
-            inference_operations=(one.inference if choice is None else one.inference_of(choice)) / rows,
-            runs=own.runs.done + own.runs.failed if own else 0,
-            seconds=seen.spent,
-            why=one.stop.why if one.stop else "",
-        )
 
     def _show(self, one: Contender) -> None:
         """Say which model the next lines are about."""
@@ -374,10 +344,35 @@ def search_models(
         SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
 
 
-def _validation_rows(answer: Answer, choice: str) -> int:
-    """The validation rows that the runs of a choice are scored on."""
-    cell = answer.sizes[0].cell(choice)
-    return cell.validation_rows if cell and cell.validation_rows else answer.validation_rows
+def _described(one: Contender, value: float | None, best: Contender | None) -> ModelAnswer:
+    """What the answer about all models says of one. ``best`` is the recommended one."""
+    plan, report, answer, decision = one.search.plan, one.search.alternatives.probes, one.answer, one.decision
+    below: tuple[float | None, ...] = (None, None, None)
+    choice = rows = None
+    if answer is not None and decision is not None and best is not None:
+        choice = decision.choice
+        cell = answer.sizes[0].cell(choice)
+        rows = cell.validation_rows if cell and cell.validation_rows else answer.validation_rows
+        below = (0.0, None, None) if one is best else _below(one, best)
+    predictions = one.inference if choice is None else one.inference_of(choice)
+    return ModelAnswer(
+        model=one.name,
+        folder=plan.store.out.name,
+        layers=plan.identity.layers,
+        parameters=count_parameters(plan.experiment.pretrained.model),
+        probe=None if report is None else report.best.validation,
+        choice=choice,
+        expected=decision.expected if decision else None,
+        above_baseline=decision.above_baseline if decision else None,
+        rows=rows,
+        **dict(zip(("below", "low", "high"), below, strict=True)),
+        value=value,
+        training_operations=None if choice is None else _training_operations(plan, choice),
+        inference_operations=predictions / len(plan.experiment.splits["validation"]),
+        runs=answer.runs.done + answer.runs.failed if answer else 0,
+        seconds=one.search.seen.spent,
+        why=one.stop.why if one.stop else "",
+    )
 
 
 def _training_operations(plan: Plan, choice: str) -> float:
@@ -414,12 +409,14 @@ def _predicted_seconds(one: Contender, leader: Contender, batch: Batch) -> float
     return sum(seconds * seen.space.operations[found.recipe] for found in batch.candidates) / seen.workers
 
 
-def _below(one: Contender, decision: Decision, best: Contender, best_decision: Decision) -> tuple[float | None, ...]:
-    """The points that a choice with one model is expected to be below what is best with another, with the 95 % interval.
+def _below(one: Contender, best: Contender) -> tuple[float | None, ...]:
+    """The points that what is best with one model is expected to be below that with another, with the 95 % interval.
 
     The variances are those of both posteriors. Errors that the same validation rows cause in both are no part of the difference.
     """
-    ours, theirs = one.option(decision.choice), best.option(best_decision.choice)
+    decision, other = one.decision, best.decision
+    assert decision is not None and other is not None
+    ours, theirs = one.option(decision.choice), best.option(other.choice)
     if ours is None or theirs is None:
         return (None, None, None)
     cells, sources = list[list[Scored]](), dict[str, tuple[Contender, str]]()
@@ -441,5 +438,5 @@ def _below(one: Contender, decision: Decision, best: Contender, best_decision: D
     shared = RunPredictions(evidence.split, logits).observed(cells, [None, None]).row_covariance
     assert shared is not None
     variance = float(ours.draws.var() + theirs.draws.var() - 2 * shared[0, 1])
-    below, half = (best_decision.expected - decision.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
+    below, half = (other.expected - decision.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
     return below, below - half, below + half
