@@ -70,10 +70,12 @@ def test_any_table_gives_a_coherent_answer(
         if summary.low is not None:
             assert summary.low - 1e-9 <= summary.mean <= summary.high + 1e-9
         assert cell.share_corrected is None or chance is not None
+    assert chance is not None or not got.learned
     for point in got.operating_points:
         named = [getattr(point, name) for name in ("not_ruled_out", "estimate", "confident")]
         if point.verdict != "undefined" and None not in named:
             assert place[named[0]] <= place[named[2]] and place[named[0]] <= place[named[1]]
+        assert point.verdict == "undefined" or chance is not None or not point.corrected
         if point.verdict == "undefined":
             assert named == [None] * 3
 
@@ -128,14 +130,6 @@ def test_seeds_are_paired_if_that_drops_few_runs(ours: int, theirs: int, paired:
         test(by_k["1"][: common if paired else None], by_k["full"][: common if paired else None]).pvalue
     )
     assert (got.pairing_gain is None) == (not paired or common < 3)
-
-
-def test_without_a_baseline_shares_of_the_gain_are_undefined() -> None:
-    runs = [one(k, seed, 0.5 + 0.1 * KS.index(k) + 0.001 * seed) for k in KS for seed in range(3)]
-    got = answer(runs, None, corrected=False)
-    assert all(cell.share_corrected is None and cell.share is not None for cell in got.cells)
-    assert {p.verdict for p in got.operating_points if p.corrected} == {"undefined"}
-    assert not got.learned
 
 
 @settings(max_examples=25)

@@ -34,11 +34,6 @@ def draw_means(known: Observed) -> NDArray[np.float64]:
     return posterior(known).draws
 
 
-def test_the_same_observations_give_the_same_draws() -> None:
-    some = observed((0.70, 0.71), (0.80,), rows=0.01)
-    assert np.array_equal(draw_means(some), draw_means(some))
-
-
 def test_many_seeds_settle_the_means() -> None:
     random = np.random.default_rng(1)
     truth = np.array([0.6, 0.75, 0.8])

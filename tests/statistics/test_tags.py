@@ -5,12 +5,11 @@ import pytest
 from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
 from seqeval.scheme import IOB2
 
-from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.kinds import TOKENS
 from frostline.data.tags import NO_WORD, joined
 from frostline.statistics.class_outputs import intervals_by_class
-from frostline.statistics.metrics import chance, check_metric, entity_counts, is_constant, predict, score, scored_rows
+from frostline.statistics.metrics import chance, entity_counts, is_constant, predict, score, scored_rows
 from frostline.statistics.predictions import Labelled, RunPredictions
 
 LABELS = ("O", "B-place", "I-place", "B-person", "I-person")
@@ -45,6 +44,7 @@ def test_scores_are_those_of_seqeval() -> None:
     correct, predicted, expected = entity_counts(targets, predictions, LABELS).sum(0).T
     assert correct / expected == pytest.approx([by_type[kind]["recall"] for kind in ("place", "person")])
     assert correct / predicted == pytest.approx([by_type[kind]["precision"] for kind in ("place", "person")])
+    assert set(score(targets, logits, TOKENS, "ABCDE")) == {"token_accuracy"}  # of tags that are no entities
 
 
 def test_words_without_logits_are_not_scored() -> None:
@@ -78,15 +78,6 @@ def test_an_entity_whose_first_word_has_no_token_is_missed() -> None:
     assert expected == [[1, 1], [1, 1], [1, 0], [0, 0]]
     alone = np.array([[place, 0]]), np.array([[-1, 0]])
     assert entity_counts(*alone, LABELS).tolist() == [[[0, 0, 1], [0, 0, 0]]]
-
-
-def test_metrics_of_plain_tags() -> None:
-    assert (
-        check_metric(None, TOKENS, 5, LABELS) == "entity_f1" and check_metric(None, TOKENS, 2, "AB") == "token_accuracy"
-    )
-    with pytest.raises(FrostlineError, match="choose one of token_accuracy"):
-        check_metric("entity_f1", TOKENS, 2, "AB")
-    assert set(score(np.array([[0, 1]]), np.eye(2)[None], TOKENS, "AB")) == {"token_accuracy"}
 
 
 def test_the_baseline_is_the_best_constant_tag() -> None:
