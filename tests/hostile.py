@@ -56,6 +56,13 @@ def with_another_byte(content: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+def flip(path: Path, at: float = 0.5) -> None:
+    """Change one bit of a file; ``at`` is the share of the file before it."""
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    path.write_bytes(content)
+
+
 def with_other_value(facts: Any, rng: random.Random) -> Any:
     """JSON-like facts with one value replaced, one key removed, or one key added, at a random place."""
     if not isinstance(facts, dict | list) or not facts or rng.random() < 0.15:

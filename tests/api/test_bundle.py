@@ -15,6 +15,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.api.bundle import joined
 from frostline.data.files import files_in, write_record
+from hostile import flip
 from small_models import edit_config, edit_weights, random_texts, write_base, write_task
 from tiny import sentences
 
@@ -172,12 +173,6 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         with pytest.raises(FrostlineError, match=message):
             frostline.bundle(folders, **{"out": tmp_path / "o", **settings})
     assert not (tmp_path / "o").exists() and (tmp_path / "full" / "thesis.tex").exists()
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
 
 
 def columns_of(folder: Path, text: str, pair: str | None) -> None:

@@ -11,10 +11,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.ways import DEFAULT_WAYS
-from frostline.report.answer.analysis import analyze
-from frostline.report.answer.run_groups import load_groups
 from frostline.report.explanations import loading
-from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
@@ -129,22 +126,6 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     assert cuts == {"head only": 3, "last 1": 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
     for facts in Folder(tmp_path / "o").store.results().values():
         assert facts.provenance.head_token == (not facts.spec.recipe.startswith("mean-pooled"))
-
-
-def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
-    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 3e-3}
-    answer = frostline.compare(save_model=False, ways="last-1,llrd-1", progress=Progress(), **given).answer
-    choices = {choice.choice: choice for choice in answer.sizes[0].choices}
-    assert choices["last 1"].cost_of_full == choices["llrd-1"].cost_of_full == 1.0
-    assert choices["llrd-1"].beside_k.choice == "last 1"
-
-
-def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, Answer], tmp_path: Path) -> None:
-    groups = load_groups([compared[0] / "results.csv"])
-    assert {run.recipe for run in groups[0].runs} >= {"lora-1", "gradual", "full"}
-    assert analyze(groups, AnalysisSettings()).groups[0].sentence
 
 
 @pytest.fixture(scope="module")

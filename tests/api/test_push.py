@@ -84,10 +84,6 @@ def test_what_nobody_could_use_is_refused_and_nothing_is_uploaded(
     elif case == "another model is there":
         hub.files[name] = {"estimator.json": b"{}"}
     elif case == "not logged in":
-        path = "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(
-            huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.environment["HF_ENDPOINT"] + path
-        )
         monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     else:
         name = "no such/name"

@@ -6,17 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import datasets
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from safetensors.torch import load_file, save_file
-from transformers import pipeline
 
 import frostline
 from frostline.report.recommended_model import save_recommended
 from frostline.sweeps.progress import Progress
+from hostile import flip
 from tiny import QUICK, Notes, TrainWith, plan_of, sentences
 
 
@@ -27,19 +23,7 @@ def test_all_exported_names_exist_and_are_sorted() -> None:
         assert getattr(frostline, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'sweep_of_any_kind'"):
         frostline.sweep_of_any_kind  # noqa: B018
-
-
-def test_the_package_is_typed() -> None:
     assert (Path(frostline.__file__).parent / "py.typed").exists()
-
-
-def test_tables_in_memory_are_the_same_data_as_a_file(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    frame = pd.DataFrame(sentences(160))
-    digests = {
-        tuple(run.digest for run in plan_of(model=tiny_bert, train=train, tune="0", seeds=1, out=tmp_path / "o").runs)
-        for train in (tiny_table, frame, datasets.Dataset.from_pandas(frame), pa.Table.from_pandas(frame))
-    }
-    assert len(digests) == 1
 
 
 def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
@@ -64,20 +48,6 @@ def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
     columns = {"text": "text", "text_pair": None, "label": "label", "indicators": [], "separator": None}
     assert answer["columns"] == columns
     assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
-
-
-def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
-    answer = json.loads((finished_sweep / "answer.json").read_text())
-    facts = json.loads((finished_sweep / "model" / "frostline.json").read_text())
-    recommended = answer["sizes"][0]["recommended"]
-    assert (facts["run"], facts["logit_gap"]) == (recommended["run"], 0)
-    rows = pd.read_parquet(finished_sweep / "validation.parquet")
-    classify = pipeline("text-classification", str(finished_sweep / "model"))
-    predicted = [one["label"] for one in classify(rows.text.tolist())]
-    right = np.mean(
-        [label == ("negative", "positive")[target] for label, target in zip(predicted, rows.target, strict=True)]
-    )
-    assert right == pytest.approx(recommended["validation_best"])
 
 
 def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path) -> None:
@@ -122,7 +92,7 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert progress.notes == [] and file.read_bytes() == weights  # the saved model is the same
     assert "Tune something else" in (out / "model" / "README.md").read_text()
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
-    save_file({name: value + 0.1 for name, value in load_file(file).items()}, file)  # somebody has changed it
+    flip(file)
     answer.sentence = answer.sizes[0].sentence = "Tune a third thing."
     save_recommended(plan, answer, progress)
     assert progress.notes == [
@@ -136,16 +106,9 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert (out / "model" / "model.safetensors").read_bytes() == weights
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda model: flip(model / "model.safetensors"), "the checksum of model.safetensors is wrong"),
         (lambda model: (model / "config.json").unlink(), "config.json is missing"),
         (lambda model: (model / "frostline.json").unlink(), "frostline did not write it"),
         (lambda model: (model / "thesis.txt").write_text("of a user"), "frostline did not write thesis.txt"),
@@ -202,10 +165,3 @@ def test_failed_runs_that_are_not_trained_again_are_not_forecast(
         begun.clear()
         answer = frostline.sweep(retry=retry, **{**settings, "tune": "0", "seeds": 1}, progress=Shown()).answer
         assert answer.runs.failed == 1 and ("checking that the model can be cut" in begun) == trained
-
-
-def test_an_unknown_setting_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
-        frostline.sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
-    with pytest.raises(frostline.FrostlineError, match="either --train FILE or --data NAME"):
-        frostline.plan(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress())

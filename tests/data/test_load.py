@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from frostline import FrostlineError
@@ -252,7 +254,8 @@ def test_a_frame_and_its_files_give_the_same(tmp_path: Path, case: str, skip: bo
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     indexed = frame.set_index(next(iter(frame)))
-    for source in (tmp_path / "t.csv", pd.read_csv(tmp_path / "t.csv"), tmp_path / "t.parquet", indexed):
+    in_memory = indexed, pa.Table.from_pandas(frame), datasets.Dataset.from_pandas(frame)
+    for source in (tmp_path / "t.csv", pd.read_csv(tmp_path / "t.csv"), tmp_path / "t.parquet", *in_memory):
         assert shown(source, **options) == found
     assert isinstance(found, tuple) or ("missing" in case or "nullable" in case) > skip
 
