@@ -119,15 +119,6 @@ def test_report_and_card_are_about_labels(finished: Path) -> None:
     assert 'frostline.predict("path/to/this/folder"' in card and "| label | validation examples |" in card
 
 
-def test_columns_of_zero_and_one_give_the_same_runs(base: Path, tmp_path: Path) -> None:
-    short = {**SETTINGS, "tune": "0", "seeds": 1, "class_weights": "balanced", "model": base}
-    run_sweep({**short, "train": table(80), "out": tmp_path / "lists"})
-    run_sweep({**short, "train": flags(80), "indicator_columns": ",".join(LABELS), "out": tmp_path / "columns"})
-    one, other = (Folder(tmp_path / name).rows for name in ("lists", "columns"))
-    assert [row.run for row in one] == [row.run for row in other] and len(one) == 1
-    assert one[0].validation_best == other[0].validation_best
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -1,9 +1,8 @@
 """`frostline push`, with a stand-in of the hub."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub.constants
 import pytest
@@ -52,42 +51,34 @@ def test_what_is_downloaded_is_what_was_saved(finished_sweep: Path, hub: Hub, tm
 
 
 @pytest.mark.parametrize(
-    ("case", "message"),
+    ("change", "message"),
     [
-        ("changed", "is not what frostline saved"),
-        ("no model", "contains no model"),
-        ("a model of others", "is not what frostline saved"),
-        ("probe", "which nobody else has"),
-        ("another model is there", "me/films has estimator.json, which is not in"),
-        ("not logged in", "log in with `hf auth login`"),
-        ("no name of a repository", "log in with `hf auth login`"),
+        (lambda folder: (folder / "config.json").write_text("{}"), "is not what frostline saved"),
+        (lambda folder: (folder / "frostline.json").unlink(), "is not what frostline saved"),
+        (lambda folder: (folder / "config.json").unlink(), "contains no model"),
     ],
 )
-def test_what_nobody_could_use_is_refused_and_nothing_is_uploaded(
-    case: str,
-    message: str,
-    finished_sweep: Path,
-    hub: Hub,
-    tmp_path: Path,
-    request: Any,
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_nobody_could_use_is_refused(
+    finished_sweep: Path, hub: Hub, tmp_path: Path, change: Callable[[Path], object], message: str
 ) -> None:
-    folder, name = shutil.copytree(finished_sweep / "model", tmp_path / "model"), "me/films"
-    if case == "changed":
-        (folder / "config.json").write_text("{}")
-    elif case == "no model":
-        (folder := tmp_path / "empty").mkdir()
-    elif case == "a model of others":
-        (folder / "frostline.json").unlink()
-    elif case == "probe":
-        folder = request.getfixturevalue("local_probe")
-    elif case == "another model is there":
-        hub.files[name] = {"estimator.json": b"{}"}
-    elif case == "not logged in":
-        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    else:
-        name = "no such/name"
-    before = {name: dict(files) for name, files in hub.files.items()}
+    change(folder := Path(shutil.copytree(finished_sweep / "model", tmp_path / "model")))
     with pytest.raises(FrostlineError, match=message):
-        push(folder, name)
-    assert hub.files == before
+        push(folder, "me/films")
+    assert not hub.files
+
+
+def test_a_probe_of_a_folder_and_a_place_that_takes_no_model_are_refused(
+    finished_sweep: Path, local_probe: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(folder: Path, name: str, message: str) -> None:
+        with pytest.raises(FrostlineError, match=message):
+            push(folder, name)
+
+    refused(local_probe, "me/films", "which nobody else has")
+    refused(finished_sweep, "no such/name", "log in with `hf auth login`")
+    assert not hub.files
+    hub.files["me/films"] = {"estimator.json": b"{}"}
+    refused(finished_sweep, "me/films", "me/films has estimator.json, which is not in")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    refused(finished_sweep, "me/films", "log in with `hf auth login`")
+    assert hub.files == {"me/films": {"estimator.json": b"{}"}}

@@ -28,7 +28,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from small_models import small_config
 from tagged import LABELS, small_base, tagged
-from tiny import QUICK, Frostline, run_sweep
+from tiny import QUICK, Frostline, plan_of, run_sweep
 
 SHORT = {"tune": "0", "seeds": 1, **QUICK, "num_train_epochs": 1}
 SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, "progress": Progress(), **QUICK}
@@ -214,10 +214,10 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
 
 
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:
-    run_sweep({"model": base, "train": table(60), "out": tmp_path / "o", "label_all_tokens": True, **SHORT})
-    run_sweep({"model": base, "train": table(60), "out": tmp_path / "p", **SHORT})
-    (one,), (other,) = (Folder(tmp_path / name).rows for name in "op")
-    assert one.train_last is not None and one.run != other.run
+    given = {"model": base, "train": table(60), "out": tmp_path / "o", **SHORT}
+    run_sweep({**given, "label_all_tokens": True})
+    (one,), (other,) = Folder(tmp_path / "o").rows, plan_of(**given).runs
+    assert one.train_last is not None and one.run != other.digest
     with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
 

@@ -71,10 +71,10 @@ def test_what_moves_and_what_lies_below_is_right_on_every_type(model_type):
         assert set(names[:first]) <= set(found.below), found  # parts without parameters may lie below, too
         assert sum(part.parameters for part in found.parts) == sum(p.numel() for p in model.parameters())
         assert "frozen" not in found.verdict and "to the bit" in found.verdict
-        branch = (
-            {"low parameter"} if model_type in ("big_bird", "canine") else set()
-        )  # the head does not use its output
-        assert {kind for kind, _ in kinds(found)} <= {"frozen dropout", "no gradient", "tied"} | branch, found
+        usual = {"frozen dropout", "no gradient", "tied"}
+        if model_type in ("big_bird", "canine"):  # the head does not use the output of their last part
+            usual |= {"low parameter"}
+        assert {kind for kind, _ in kinds(found)} <= usual, found
 
 
 @pytest.mark.parametrize("model_type", PECULIAR)
@@ -119,9 +119,8 @@ def trap(name):
     elif name == "rate of zero":
         optimizer = torch.optim.AdamW([p for p in everything if p.requires_grad], lr=1e-3)
         optimizer.param_groups.append({**optimizer.param_groups[0], "params": [model.classifier.bias], "lr": 0.0})
-        optimizer.param_groups[0]["params"] = [
-            p for p in optimizer.param_groups[0]["params"] if p is not model.classifier.bias
-        ]
+        others = [p for p in optimizer.param_groups[0]["params"] if p is not model.classifier.bias]
+        optimizer.param_groups[0]["params"] = others
     elif name == "warm-up":
         optimizer = torch.optim.AdamW([p for p in everything if p.requires_grad], lr=0.0)
     elif name == "rounding":
@@ -186,7 +185,7 @@ def test_reentrant_checkpoints_that_give_no_gradient_are_found():
     assert ("no gradient", True) in trap("checkpoints")
 
 
-@pytest.mark.parametrize("model_type", TYPES)
+@pytest.mark.parametrize("model_type", ["bert", "albert", "t5"])
 def test_a_plain_trainer_raises_no_alarm(model_type, tmp_path, caplog):
     model = small_model(model_type)
     batch = small_batch(model)
@@ -219,9 +218,8 @@ def test_a_step_that_computes_gradients_itself_and_passes_after_the_last_step():
         optimizer.zero_grad()
         for _ in range(20):
             model(**batch)
-    assert watch.result.ok and "-" not in watch.result.verdict.split("training would take")[1].split("%")[0], (
-        watch.result
-    )
+    share = watch.result.verdict.split("training would take")[1].split("%")[0]
+    assert watch.result.ok and "-" not in share, watch.result
     with pytest.raises(frostline.FrostlineError, match="An audit watches one training"), watch:
         pass
 
@@ -283,9 +281,8 @@ def test_two_checkpoints(tmp_path, frostline):
         layer = next(line.split() for line in done.out.splitlines() if line.startswith("bert.encoder.layer.2"))
         assert layer[1:] == ["16", "1", "0.5000", "0", "0"], done.out
         moved = "layer 2. Not in both: classifier." if before == "base" else "layer 2 and classifier."
-        assert f"Moved: {moved} Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler." in done.out, (
-            done.out
-        )
+        equal = "Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler."
+        assert f"Moved: {moved} {equal}" in done.out, done.out
     wider = small_model("bert", layers=3)
     wider.load_state_dict(model.state_dict())
     wider.classifier = nn.Linear(model.config.hidden_size, 7)
@@ -298,16 +295,12 @@ def test_two_checkpoints(tmp_path, frostline):
         "Should be frozen, but moved, of another shape or not in both: bert.encoder.layer.2.output.dense.bias.",
     )
     assert frostline("audit", tmp_path / "before", tmp_path / "after", "--frozen", "layer.2.attention").code == 0
-    assert (
-        frostline("audit", tmp_path / "before", tmp_path / "base", "--frozen", "classifier").code == 1
-    )  # it is missing
+    missing = frostline("audit", tmp_path / "before", tmp_path / "base", "--frozen", "classifier")
+    assert missing.code == 1
     (tmp_path / "probe").mkdir()
     (tmp_path / "probe" / "estimator.json").write_text("{}")
     for arguments, message in (
-        (
-            ("before", "after", "--frozen", "layer.7"),
-            "but no module is called so (did you mean 'layer.2'?)",
-        ),
+        (("before", "after", "--frozen", "layer.7"), "but no module is called so (did you mean 'layer.2'?)"),
         (("before", "nowhere"), "nowhere"),
         (("before", "probe"), "holds a probe or another model without layers of its own"),
         (("before", "other", "--frozen", "layer.9"), "--frozen names layer.9"),

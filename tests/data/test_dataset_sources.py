@@ -65,9 +65,8 @@ def test_saved_data_sets_and_hub_data_sets(tmp_path: Path, monkeypatch: pytest.M
 def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
     part = datasets.Dataset.from_pandas(frame(20))
     datasets.DatasetDict(train_r1=part, train_r2=part, dev_r1=part).save_to_disk(tmp_path / "rounds")
-    assert "'train_r1', 'train_r2' could all be the train split; pass the intended one" in refused(
-        data=tmp_path / "rounds"
-    )
+    said = refused(data=tmp_path / "rounds")
+    assert "'train_r1', 'train_r2' could all be the train split; pass the intended one" in said
 
 
 def test_refused_sources(tmp_path: Path) -> None:
@@ -76,12 +75,9 @@ def test_refused_sources(tmp_path: Path) -> None:
     (tmp_path / "twice").mkdir()
     for name in ("train.csv", "train.tsv"):
         frame(20).to_csv(tmp_path / "twice" / name, index=False)
+    endings = ".csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu"
     for source, options, message in (
-        (
-            tmp_path,
-            {},
-            "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu) has train in",
-        ),
+        (tmp_path, {}, f"no file ({endings}) has train in"),
         (tmp_path, {}, "(found: 'a.csv', 'empty', 'twice'); rename one"),
         (tmp_path / "empty", {}, "has train in its name (there is no file at all); rename"),
         (tmp_path / "a.csv", {}, "or the file as train"),

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ from frostline.data.files import (
     unseal,
     write_json,
 )
-from hostile import without_locks
+from hostile import fail_at, without_locks
+from tiny import contents
 
 
 def disk_is_full(descriptor: int) -> None:
@@ -77,12 +79,23 @@ def test_a_file_is_created_although_the_network_sent_the_request_twice(
     assert (tmp_path / "run.json").read_bytes() == b"first"
 
 
-def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "model", inside=tmp_path, replace=True) as aside:
-        (aside / "new.bin").touch()
-        raise ZeroDivisionError
-    assert [path.name for path in tmp_path.rglob("*")] == ["model"]
+def test_an_older_folder_is_replaced_as_a_whole_whichever_operation_fails(tmp_path: Path) -> None:
+    def prepared(number: int) -> Path:
+        (tmp_path / f"{number}" / "model").mkdir(parents=True)
+        (tmp_path / f"{number}" / "model" / "old.bin").touch()
+        return tmp_path / f"{number}"
+
+    def replace(out: Path) -> None:
+        with new_folder(out / "model", inside=out, replace=True) as aside:
+            (aside / "new.bin").write_bytes(b"new")
+
+    count, found = fail_at(0, "", partial(replace, prepared(0))), set[str]()
+    for number in range(1, count + 1):
+        fail_at(number, "EIO", partial(replace, out := prepared(number)))
+        assert [path.name for path in out.iterdir()] == ["model"], number
+        found |= {file.name for file in (out / "model").iterdir()}
+        assert contents(out / "model") in ({"old.bin": b""}, {"new.bin": b"new"}), number
+    assert found == {"old.bin", "new.bin"}
 
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

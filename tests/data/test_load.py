@@ -27,9 +27,8 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     notes = " ".join(data.notes)
     assert "text is column 'text', label is column 'label'" in notes and "'no', 'yes'" in notes
     assert "20 of 200 training rows are held out for test (data seed 0)" in notes
-    assert (
-        notes.count("These are few: with folds = 5, all rows are validation rows.") == 1
-    )  # of validation, not of test
+    few = "These are few: with folds = 5, all rows are validation rows."
+    assert notes.count(few) == 1  # of validation, not of test
     other = loaded(train=tmp_path / "films.csv", data_seed=1)
     assert other.validation.digest() != data.validation.digest()
     assert loaded(train=tmp_path / "films.csv").train.digest() == data.train.digest()
@@ -160,11 +159,8 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
         {"train": tmp_path / "texts.csv"},
         {"train": words},
     ):
-        sentence = refused(**options)
-        assert (
-            "is a list written as a text, and CSV files hold no lists; save the table as JSON lines or Parquet"
-            in sentence
-        )
+        remedy = "and CSV files hold no lists; save the table as JSON lines or Parquet"
+        assert f"is a list written as a text, {remedy}" in refused(**options)
     sentence = sentence_of(read_unlabelled, tmp_path / "t.csv", trained={"text": "tokens"}, task_type=TOKENS)
     assert "save the table as JSON lines or Parquet" in sentence
 
@@ -206,9 +202,7 @@ def test_texts_in_brackets_are_no_lists() -> None:
     data = loaded(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
     assert data.task.labels == ("(sad)", "[happy]")
     for text in texts:  # most texts of a table have the same form
-        loaded(
-            train=pd.DataFrame({"text": [f"{text[:-1]}{n}{text[-1]}" for n in range(20)], "label": ["no", "yes"] * 10})
-        )
+        loaded(train=frame(20).assign(text=[f"{text[:-1]}{n}{text[-1]}" for n in range(20)]))
 
 
 def test_texts_that_are_lists_are_read_from_a_column_that_is_chosen() -> None:
@@ -236,9 +230,7 @@ FRAMES = {
 def shown(source: Any, **options: Any) -> Any:
     """What a table gives: its examples and labels, or the refusal without the name and number of the row."""
     try:
-        data = loaded(
-            train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False)
-        )
+        data = loaded(train=source, test="none", **options)
     except FrostlineError as error:
         return str(error).partition("column ")[2].partition(" (pandas")[0].rstrip(".")
     return data.task.labels, data.train.digest(), data.validation.digest(), len(data.train)
@@ -249,7 +241,7 @@ def shown(source: Any, **options: Any) -> Any:
 def test_a_frame_and_its_files_give_the_same(tmp_path: Path, case: str, skip: bool) -> None:
     cells = BASE | FRAMES[case]
     frame = pd.DataFrame({name: column for name, column in cells.items() if name != "label" or " label " not in cells})
-    options = {"skip": skip, "task_type": REGRESSION if case == "a number" else None}
+    options: dict[str, Any] = {"skip_unlabelled": skip, "task_type": REGRESSION if case == "a number" else None}
     found = shown(frame, **options)
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
@@ -265,10 +257,8 @@ def test_a_class_that_pandas_reads_as_missing_is_explained(tmp_path: Path) -> No
     assert loaded(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
     lost, reason = pd.read_csv(tmp_path / "t.csv"), "pandas reads 'None' and 'NA' as missing, unless read_csv gets"
     assert reason in refused(train=lost)
-    assert any(
-        "5 of 20 rows have no label" in note and reason in note
-        for note in loaded(train=lost, skip_unlabelled=True).notes
-    )
+    notes = loaded(train=lost, skip_unlabelled=True).notes
+    assert any("5 of 20 rows have no label" in note and reason in note for note in notes)
 
 
 WHOLE = {
@@ -309,12 +299,10 @@ def test_whole_numbers_are_classes_however_they_are_written(case: str) -> None:
 )
 def test_a_table_with_one_row_says_so(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any]) -> None:
     table = pd.DataFrame({"text": ["a text"], **columns})
-    assert (
-        refused(train=table, **options)
-        == "The training data: the table has one row; give more, an example in each row."
-    )
+    said = "the table has one row; give more, an example in each row."
+    assert refused(train=table, **options) == f"The training data: {said}"
     table.to_json(tmp_path / "t.json", orient="records", lines=True)
-    assert "t.json: the table has one row; give more" in refused(train=tmp_path / "t.json", **options)
+    assert refused(train=tmp_path / "t.json", **options) == f"{tmp_path / 't.json'}: {said}"
 
 
 LABEL_SET = {"labels": [["a"], None, ["b"], ["a", "b"], []] * 8}
@@ -344,9 +332,7 @@ def test_rows_without_a_label_are_skipped_on_request(case: str) -> None:
     data = loaded(**tables, **options, skip_unlabelled=True)
     assert [len(part) for part in (data.train, data.validation, data.test or ())] == [rows, rows // 2, rows // 2]
     notes = [note for note in data.notes if "no label (row " in note]
-    assert (
-        len(notes) == 3
-        and f"The training data: {40 - rows} of 40 rows have no label (row {1 if 'first' in case else 2}" in notes[0]
-    )
+    first = f"The training data: {40 - rows} of 40 rows have no label (row {1 if 'first' in case else 2}"
+    assert len(notes) == 3 and first in notes[0]
     assert notes[1].startswith(f"the validation data: {(40 - rows) // 2} of 20 rows have no label (row ")
     assert data.train.rows[:2].tolist() == ([2, 3] if "first" in case else [1, 3])

@@ -236,20 +236,26 @@ def test_a_file_that_is_utf8_is_read_as_utf8_whatever_is_given(tmp_path: Path) -
     assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding="cp949").texts("text") == ("a",)
 
 
-def test_quotation_marks_in_tsv_are_literal(tmp_path: Path) -> None:
-    lines = "".join(f"{text}\t{i}\n" for i, text in enumerate(UNUSUAL))
-    table = read_table(written(tmp_path, "a.tsv", "text\tlabel\n" + lines))
-    assert table.texts("text") == tuple(UNUSUAL)
-    assert table.cells("label") == [str(i) for i in range(len(UNUSUAL))]
-    assert table.rows.tolist() == list(range(2, len(UNUSUAL) + 2))
+LINES_IN_TEXTS = [*UNUSUAL, "two\nlines", "two\r\nlines", 'she said "no"']
+QUOTED = "".join('"' + text.replace('"', '""') + f'",{n}\r\n' for n, text in enumerate(LINES_IN_TEXTS))
+LITERAL = "".join(f"{text}\t{n}\n" for n, text in enumerate(UNUSUAL))
+JSON_LINES = "".join(
+    json.dumps({"text": text, "label": n}, ensure_ascii=False) + "\n" for n, text in enumerate(UNUSUAL)
+)
 
 
-def test_csv_keeps_every_text(tmp_path: Path) -> None:
-    texts = [*UNUSUAL, "two\nlines", "two\r\nlines", 'she said "no"']
-    cells = "".join('"' + text.replace('"', '""') + f'",{i}\r\n' for i, text in enumerate(texts))
-    table = read_table(written(tmp_path, "a.csv", "\ufefftext,label\r\n" + cells))
-    assert table.texts("text") == tuple(texts)
-    assert table.rows.tolist() == list(range(2, len(texts) + 2))  # a quoted line break does not start a row
+@pytest.mark.parametrize(
+    ("name", "content", "texts", "first"),
+    [
+        ("a.csv", f"\ufefftext,label\r\n{QUOTED}", LINES_IN_TEXTS, 2),  # a quoted line break does not start a row
+        ("a.tsv", f"text\tlabel\n{LITERAL}", UNUSUAL, 2),  # quotation marks are literal
+        ("a.jsonl", JSON_LINES, UNUSUAL, 1),
+    ],
+)
+def test_every_text_is_kept(tmp_path: Path, name: str, content: str, texts: list[str], first: int) -> None:
+    table = read_table(written(tmp_path, name, content))
+    assert table.texts("text") == tuple(texts) and list(map(int, table.cells("label"))) == list(range(len(texts)))
+    assert table.rows.tolist() == list(range(first, len(texts) + first))
 
 
 def test_column_names_for_a_file_without_header(tmp_path: Path) -> None:
@@ -288,13 +294,6 @@ def test_a_file_without_a_header_says_so(tmp_path: Path, case: str, ending: str)
     assert message.endswith(("--column-names.", ", or choose with --text-column if row 1 is a header."))
 
 
-def test_json_lines_keep_every_text(tmp_path: Path) -> None:
-    lines = "\n".join(json.dumps({"text": text, "label": i}, ensure_ascii=False) for i, text in enumerate(UNUSUAL))
-    table = read_table(written(tmp_path, "a.jsonl", lines))
-    assert table.texts("text") == tuple(UNUSUAL)
-    assert table.rows.tolist() == list(range(1, len(UNUSUAL) + 1))
-
-
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize(
     "row",
@@ -323,11 +322,8 @@ def test_a_cell_that_is_not_a_text_is_refused(tmp_path: Path, cell: object, what
 def test_the_first_rows_keep_their_row_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\na\nb\nc\n")
     table = read_table(tmp_path / "a.csv").first(2)
-    assert (
-        len(table) == 2
-        and table.texts("text") == ("a", "b")
-        and table.location(1, "text").endswith("row 3, column 'text'")
-    )
+    assert len(table) == 2 and table.texts("text") == ("a", "b")
+    assert table.location(1, "text").endswith("row 3, column 'text'")
 
 
 @pytest.mark.parametrize(

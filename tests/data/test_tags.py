@@ -13,7 +13,7 @@ from frostline.data.kinds import CLASSIFICATION, TOKENS
 from frostline.data.load import Data
 from frostline.data.splits import strata, subset_indices
 from frostline.data.tags import NO_WORD, are_entities, entity_types
-from loaded import loaded, refused
+from loaded import frame, loaded, refused
 
 WORDS = [words for n in range(15) for words in (["Anna", "Lee", f"sings {n}"], ["It", f"rains {n}"])]
 TAGS = [["B-person", "I-person", "O"], ["O", "O"]] * 15
@@ -39,10 +39,7 @@ def test_lists_of_labels_are_token_classification() -> None:
     shared = load(validation=pd.DataFrame({"tokens": WORDS[:1], "ner_tags": TAGS[:1]})).notes
     assert any("1 of 1 validation row has a sentence that is also in train:" in note for note in shared)
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
-    assert (
-        loaded(train=pd.DataFrame({"text": [*"abcdefghijklmnopqr"], "label": [0, 1] * 9})).task.task_type
-        == CLASSIFICATION
-    )
+    assert loaded(train=frame(18)).task.task_type == CLASSIFICATION
 
 
 def test_splits_are_filled_to_the_same_width() -> None:
@@ -158,7 +155,7 @@ def test_options_that_do_not_suit_tags_are_refused(options: dict[str, Any], sent
         (
             WORDS,
             [["O", "I-person", "O"], *TAGS[1:]],
-            "the word 'Lee' has the tag 'I-person', and no B-person is before it",
+            "the word 'Lee' has the tag 'I-person', and no B-person is before",
         ),
         (WORDS, [["B-place", "I-person", "O"], *TAGS[1:]], "no B-person is before it; write B-person"),
         (WORDS, [None, *TAGS[1:]], "row 1, column 'ner_tags': the label is missing"),

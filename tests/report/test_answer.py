@@ -184,15 +184,9 @@ def test_test_scores_are_those_of_the_chosen_runs() -> None:
     }
     assert size.recommended.test_share_corrected.estimate == pytest.approx(1)
     assert size.recommended.test == size.recommended.validation_best
-
-
-def test_a_run_without_test_score_is_left_out() -> None:
-    runs, logits = make_runs(clear)
-    answer = answer_of((runs, logits))
-    recommended = answer.sizes[0].recommended.run
-    add_test_scores(answer, [run for run in runs if run.run != recommended], VALIDATION, logits.__getitem__, {})
-    assert answer.sizes[0].recommended.test is None
-    assert cells(answer.sizes[0])["last 2"].test.n == 4
+    others = [run for run in made[0] if run.run != size.recommended.run]  # a run without a score on test is left out
+    add_test_scores(answer, others, VALIDATION, made[1].__getitem__, {})
+    assert size.recommended.test is None and cells(size)["last 2"].test.n == 4
 
 
 def test_a_recommended_model_that_trains_no_layer_has_its_score_on_test() -> None:

@@ -106,44 +106,31 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
     assert "use the same data" in page.words
 
 
+TWO: dict[str, Any] = {"tune": (0, "full"), "seeds": 2}
+HEAD, FULL = [(0, 0), (0, 1)], [("full", 0), ("full", 1)]  # their runs
+NAMED = {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]}
+OF_NAMED = ["Nothing was compared", "of 300 validation examples (tuning the named parts, seed", "Tune the named parts"]
+
+
 @pytest.mark.parametrize(
     ("folder", "there", "not_there"),
     [
-        (
-            {"labels": [f"class {n}" for n in range(60)], "tune": (0, "full"), "seeds": 2},
-            ["50 others", "Examples of 60 classes"],
-            [],
-        ),
-        (
-            {"labels": (), "tune": (0, "full"), "seeds": 2},
-            ["Largest residuals", "mean baseline"],
-            ["Confusion", "Examples by class"],
-        ),
-        (
-            {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]},
-            [
-                *("Nothing was compared", "of 300 validation examples are misclassified (tuning the named parts, seed"),
-                *("Tune the named parts", "layers 4 and 6, head"),
-            ],
-            ["full fine-tuning"],
-        ),
+        ({**TWO, "labels": [f"class {n}" for n in range(60)]}, ["50 others", "Examples of 60 classes"], []),
+        ({**TWO, "labels": ()}, ["Largest residuals", "mean baseline"], ["Confusion", "Examples by class"]),
+        (NAMED, [*OF_NAMED, "layers 4 and 6, head"], ["full fine-tuning"]),
         (
             {"tune": (2,), "seeds": 1},
             ["Tune the last 2 of 6 layers", "Nothing was compared", "90 % of the gain of la"],
             [],
         ),
         (
-            {"tune": (0, "full"), "seeds": 2, "diverged": [(0, 0), (0, 1), ("full", 0), ("full", 1)]},
+            {**TWO, "diverged": [*HEAD, *FULL]},
             ["There is no answer", "4 of 4 finished runs failed", "No run has a usable score"],
             [],
         ),
+        ({"tune": (0,), "seeds": 2, "missing": HEAD}, ["No run has finished yet.", "2 runs not trained yet"], []),
         (
-            {"tune": (0,), "seeds": 2, "missing": [(0, 0), (0, 1)]},
-            ["No run has finished yet.", "2 runs not trained yet"],
-            [],
-        ),
-        (
-            {"tune": (0, "full"), "seeds": 2, "missing": [("full", 0), ("full", 1)]},
+            {**TWO, "missing": FULL},
             ["No answer yet", "2 runs not trained yet."],
             ["Expected accuracy of every choice"],
         ),

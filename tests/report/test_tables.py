@@ -290,7 +290,9 @@ def entries(table: ReportTable) -> dict[str, list[str]]:
 
 
 def test_tasks_are_down_and_models_across() -> None:
-    table = recommendations_table(analyze(groups(), AnalysisSettings()))
+    """The CSV has the numbers of the answer, and cells are sorted by the number of layers."""
+    analysis = analyze(groups(), AnalysisSettings())
+    table = recommendations_table(analysis)
     assert [column.title for column in table.shown] == ["task", "one", "two"]
     shown = entries(table)
     assert list(shown) == ["early", "flat", "nothing"]
@@ -298,18 +300,19 @@ def test_tasks_are_down_and_models_across() -> None:
     assert shown["flat"][0].startswith("head only 0.") and shown["flat"][1] == "–"
     assert shown["nothing"] == ["undecided", "undecided"]
     assert "reach 95 % of full fine-tuning’s gain" in table.caption.replace("\xa0", " ")
-
-
-def test_the_csv_has_the_numbers_of_the_answer() -> None:
-    analysis = analyze(groups(), AnalysisSettings())
-    first = recommendations_table(analysis).records()[0]
-    better = analyze(
-        [synthetic_group(noisy({**EARLY, 2: 0.95}, 0.004), task=task) for task in "ab"], AnalysisSettings()
-    )
-    assert " above, " in entries(recommendations_table(better))["a"][0]  # than full fine-tuning
-    choices = analysis.groups[0].sizes[0].choices
+    first, choices = table.records()[0], analysis.groups[0].sizes[0].choices
     choice = next(choice for choice in choices if choice.choice == first["one choice"])
     assert (first["one below_full"], first["one probability"]) == (choice.below_full, choice.probability)
+    assert [row[1].rank for _, row in table.entries()] == ["2", "0", ""]
+
+
+@pytest.mark.parametrize(
+    ("scores", "shown", "rank"), [({2: 0.95}, " above, ", "2"), ({"full": 0.99}, "full 0.", "10000")]
+)
+def test_a_choice_above_full_and_full_itself(scores: dict[Any, float], shown: str, rank: str) -> None:
+    of_both = [synthetic_group(noisy({**EARLY, **scores}, 0.004), task=task) for task in "ab"]
+    table = recommendations_table(analyze(of_both, AnalysisSettings()))
+    assert [row[1].rank for _, row in table.entries()] == [rank] * 2 and shown in entries(table)["a"][0]
 
 
 def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
@@ -319,15 +322,6 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
     cell = next(one for one in analysis.groups[0].sizes[0].cells if one.recipe == "last 2")
     assert table.records()[0]["one below_full"] == -100 * cell.difference.estimate != 0
-
-
-def test_sorting_is_by_the_number_of_layers() -> None:
-    table = recommendations_table(analyze(groups(), AnalysisSettings()))
-    ranks = [row[1].rank for _, row in table.entries()]
-    assert ranks == ["2", "0", ""]
-    needed = [synthetic_group(noisy({**EARLY, "full": 0.99}, 0.004), task=task) for task in "ab"]
-    table = recommendations_table(analyze(needed, AnalysisSettings()))
-    assert [row[1].rank for _, row in table.entries()] == ["10000", "10000"]  # full fine-tuning
 
 
 def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:

@@ -11,6 +11,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.results_table import NAMES, read_results
 from frostline.statistics.run_group import RunGroup
 from frostline.statistics.run_result import RunResult
+from loaded import sentence_of
 
 Rows = list[dict[str, str]]
 ROWS: Rows = [
@@ -153,50 +154,46 @@ def test_every_name_belongs_to_one_column() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"value": "good"}, "runs.csv, row 2, column 'value': 'good' is not a number"),
+        ({"k": "two"}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0"),
+        *(({"k": k}, f"'{k}' is not a number of layers") for k in ("-1", "1.5", "1e999")),
+        *(({name: ""}, f"row 2, column '{name}': the {name} is missing") for name in ("seed", "model", "task")),
+        ({"metric": "acc", "value": "85.5"}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
+        *(({"metric": name}, f"{name} is better when it is lower") for name in ("val_loss", "eval/loss", "test-WER")),
+        ({"metric": "BLEU", "value": "31.5"}, "31.5 is more than 1, the highest score, of which a point"),
+        ({"lr": "-1"}, "-1 is not a learning rate"),
+        *(({"n": n}, f"{n} is not a whole number of at least 1") for n in ("0.5", "inf")),
+        ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
+        ({"status": "zapped"}, "'zapped' is none of done, failed, pending"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+    assert said in sentence_of(read, tmp_path, [{**FIRST, **changes}])
+
+
 BARE = {"seed": "0", "value": "1"}
 
 
 @pytest.mark.parametrize(
     ("rows", "how", "said"),
     [
-        ([{**FIRST, "value": "good"}], {}, "runs.csv, row 2, column 'value': 'good' is not a number"),
-        ([{**FIRST, "k": "two"}], {}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0"),
-        *(([{**FIRST, "k": k}], {}, f"'{k}' is not a number of layers") for k in ("-1", "1.5", "1e999")),
-        *(
-            ([{**FIRST, name: ""}], {}, f"row 2, column '{name}': the {name} is missing")
-            for name in ("seed", "model", "task")
-        ),
-        ([{**FIRST, "metric": "acc", "value": "85.5"}], {}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
-        *(
-            ([{**FIRST, "metric": metric}], {}, f"{metric} is better when it is lower")
-            for metric in ("val_loss", "eval/loss", "test-WER")
-        ),
         (
-            *([{"k": "0", "seed": "0", "eval_loss": "0.3"}], {"columns": {"score": "eval_loss"}}),
-            "eval_loss is better when it is lower",
+            [{"k": "0", "seed": "0", "eval_loss": "0.3"}],
+            {"columns": {"score": "eval_loss"}},
+            "eval_loss is better when it is",
         ),
-        (
-            [{**FIRST, "metric": "BLEU", "value": "31.5"}],
-            {},
-            "31.5 is more than 1, the highest score, of which a point",
-        ),
-        ([{**FIRST, "lr": "-1"}], {}, "-1 is not a learning rate"),
-        *(([{**FIRST, "n": n}], {}, f"{n} is not a whole number of at least 1") for n in ("0.5", "inf")),
-        ([{**FIRST, "layers": "4", "k": "5"}], {}, "row 2: that is more layers than the 4 of m"),
         ([{**BARE, "frozen": "full", "layers": "4"}], {}, "'full' is not a number of layers"),
         ([{**BARE, "frozen": "1"}], {}, "frozen layers count from the bottom; give the number of layers with --set"),
-        ([{**BARE, "k": "0", "status": "zapped"}], {}, "'zapped' is none of done, failed, pending"),
         ([FIRST, FIRST], {}, "row 3: this run (head only, seed 1) is already in row 2"),
         ([{**FIRST, "n": "50"}, {**FIRST, "k": "1"}], {}, "row 3: the train size is missing"),
         ([{"k": "0", "seed": "2", "metric": "", "score": "", "status": "failed"}], {}, "no row has a score"),
         (MINE, {}, "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME"),
         (MINE, {"metrics": {"mine": "f1"}}, "but not in 'f1'"),
         *(
-            (
-                [{**FIRST, "metric": "accuracy"}],
-                {"chances": {FIRST["task"]: chance}},
-                f"{chance:g} cannot be the accuracy of",
-            )
+            ([{**FIRST, "metric": "accuracy"}], {"chances": {"CoLA": chance}}, f"{chance:g} cannot be the accuracy of")
             for chance in (50.0, -0.5, float("nan"))
         ),
         (
@@ -212,10 +209,8 @@ BARE = {"seed": "0", "value": "1"}
         (ROWS, {"columns": {"scor": "value"}}, "There is no column 'scor' (did you mean 'score'?)"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path: Path, rows: Rows, how: dict[str, Any], said: str) -> None:
-    with pytest.raises(FrostlineError) as caught:
-        read(tmp_path, rows, **how)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, rows: Rows, how: dict[str, Any], said: str) -> None:
+    assert said in sentence_of(read, tmp_path, rows, **how)
 
 
 def test_what_looks_like_a_mistake_may_be_right(tmp_path: Path) -> None:
