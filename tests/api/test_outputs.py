@@ -20,7 +20,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from pages import answer_of
 from small_models import edit_config, write_base, write_task
-from tiny import GOOD, QUICK, Frostline, run_sweep, sentences, tiny_bert_folder
+from tiny import GOOD, QUICK, Frostline, run_sweep, sentences
 
 LABELS = ("long", "plot", "warm")
 SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, **QUICK}
@@ -40,15 +40,10 @@ def flags(count: int, seed: int = 0) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bert_folder(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture(scope="module")
-def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep, with report, thresholds, temperature and model."""
     out = tmp_path_factory.mktemp("labels") / "o"
-    settings = {"model": base, "train": table(120), "out": out, "threshold": "f1_macro", "calibrate": True}
+    settings = {"model": tiny_bert, "train": table(120), "out": out, "threshold": "f1_macro", "calibrate": True}
     frostline.sweep(progress=Progress(), **settings, **SETTINGS)
     return out
 
@@ -129,14 +124,14 @@ def test_report_and_card_are_about_labels(finished: Path) -> None:
     ],
 )
 def test_settings_that_label_sets_do_not_have_are_refused(
-    base: Path, tmp_path: Path, settings: dict[str, Any], message: str
+    tiny_bert: Path, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(FrostlineError, match=message):
-        run_sweep({**SETTINGS, "model": base, "train": table(60), "out": tmp_path / "o", **settings})
+        run_sweep({**SETTINGS, "model": tiny_bert, "train": table(60), "out": tmp_path / "o", **settings})
 
 
-def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -> None:
-    settings = {"model": base, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
+def test_probes_and_the_words_model_predict_labels(tiny_bert: Path, tmp_path: Path) -> None:
+    settings = {"model": tiny_bert, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
     (found,) = probe(out=tmp_path / "probes", **settings)
     report = found.report
     assert report.metric == "f1_micro" and report.best.validation > report.chance and report.tfidf_score is not None
@@ -147,8 +142,14 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_search_compares_with_models_that_train_no_layer(base: Path, tmp_path: Path) -> None:
-    settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
+def test_a_search_compares_with_models_that_train_no_layer(tiny_bert: Path, tmp_path: Path) -> None:
+    settings = {
+        "model": tiny_bert,
+        "train": table(100),
+        "out": tmp_path / "o",
+        "budget": 1000.0,
+        "progress": Progress(),
+    }
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
     assert answer.metric == "f1_micro" and answer.search["probes"]["metric"] == "f1_micro"
 

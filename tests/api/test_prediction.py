@@ -101,11 +101,14 @@ def test_a_label_is_predicted_from_its_threshold_on(task_type: str, threshold: f
     assert outputs.of_logits(texts, np.zeros((1, 2)), 0).labels == [expected]
 
 
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL_ROBERTA = {**SIZES, "pad_token_id": 1}
+
+
 @pytest.mark.parametrize("pads", [True, False])
 def test_a_tokenizer_without_a_limit_and_a_model_whose_positions_start_at_two(tmp_path: Path, pads: bool) -> None:
     """Some classifiers of RoBERTa's type on the hub are like this: 32 positions allow 30 tokens."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = RobertaConfig(vocab_size=8, max_position_embeddings=32, pad_token_id=1, **sizes)
+    config = RobertaConfig(vocab_size=8, max_position_embeddings=32, **SMALL_ROBERTA)
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     words = Tokenizer(WordLevel({"<end>": 0, "<pad>": 1, "good": 2, "film": 3}, unk_token="<end>"))
     words.pre_tokenizer = Whitespace()
@@ -119,15 +122,8 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
     """RoBERTa's type has one, and this tokenizer gives the second text another."""
     tokenizer = tiny_tokenizer("input_ids", "token_type_ids", "attention_mask")
     tokenizer.save_pretrained(tmp_path / "base")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=40,
-        pad_token_id=1,
-        type_vocab_size=1,
-        initializer_range=0.2,
-        **sizes,
-    )
+    about = {"max_position_embeddings": 40, "type_vocab_size": 1, "initializer_range": 0.2}
+    config = RobertaConfig(vocab_size=len(tokenizer), **about, **SMALL_ROBERTA)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         RobertaModel(config).save_pretrained(tmp_path / "base")

@@ -40,9 +40,8 @@ def test_a_merged_confusion_matrix_counts_every_example() -> None:
     targets, predictions = draw.integers(0, 30, 500), draw.integers(0, 30, 500)
     table = confusion_table(targets, predictions, [str(n) for n in range(30)])
     matrix, label = np.array(counts(table)), int(str(table.records()[0]["true"]))
-    assert (
-        matrix.sum() == 500 and table.records()[-1]["true"] == "20 others" and "20 others are summed" in table.caption
-    )
+    assert matrix.sum() == 500
+    assert table.records()[-1]["true"] == "20 others" and "20 others are summed" in table.caption
     assert matrix[0].sum() == (targets == label).sum()
     assert matrix[0, 0] == ((targets == label) & (predictions == label)).sum()
 
@@ -81,9 +80,8 @@ def test_texts_with_wrong_labels_say_what_is_missed_and_what_is_extra() -> None:
     targets = [[True, False], [False, False], [True, True], [False, True]]
     logits = np.array([[3.0, -2.0], [2.0, -1.0], [-4.0, 1.0], [-1.0, 1.0]])
     found = errors(targets, logits, ("price", "story"))
-    assert (
-        "2 of 4 validation examples" in found.summary and "1 labels are missed and 1 predicted wrongly" in found.summary
-    )
+    assert "2 of 4 validation examples" in found.summary
+    assert "1 labels are missed and 1 predicted wrongly" in found.summary
     loss = np.log1p(np.exp(np.where(targets, -logits, logits))).mean(1)
     assert list(map(said, found.worst)) == [
         f"4 y: label price, label story, missed price (1.8 %), loss {loss[2]:.2f}",
@@ -94,11 +92,8 @@ def test_texts_with_wrong_labels_say_what_is_missed_and_what_is_extra() -> None:
 def test_words_are_confused_by_type_and_worst_sentences_come_first() -> None:
     sentences = ("Anna\nLee\nsings", "in\nRome", "Ben")
     found = errors(WORDS, logits_of([[1, 1, 0], [1, 0, -1], [-1, -1, -1]]), TAGS, words=sentences)
-    assert found.confusion is not None and [row["true"] for row in found.confusion.records()] == [
-        "O",
-        "person",
-        "place",
-    ]
+    assert found.confusion is not None
+    assert [row["true"] for row in found.confusion.records()] == ["O", "person", "place"]
     assert counts(found.confusion) == [[1, 1, 0], [0, 2, 0], [1, 0, 0]] and "3 of 5 words of 3" in found.summary
     assert list(map(said, found.worst)) == [
         "3 in Rome: in: O, predicted B-person, Rome: B-place, predicted O, 2 of 2 words are wrong",

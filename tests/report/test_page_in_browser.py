@@ -147,10 +147,8 @@ def test_structure_for_screen_readers(visit: Any, folder: Path) -> None:
     for names in ("[role=region]", "a[download]"):
         said = page.locator(names).evaluate_all("(all) => all.map((one) => one.getAttribute('aria-label'))")
         assert len(said) == len(set(said)) and all(said)
-    assert (
-        page.locator("figure svg").count()
-        == page.locator("figure svg[role=img][aria-label]:not([aria-label=''])").count()
-    )
+    named = "figure svg[role=img][aria-label]:not([aria-label=''])"
+    assert page.locator("figure svg").count() == page.locator(named).count()
     regions = page.locator(".scroll")
     assert regions.count() == page.locator(".scroll[tabindex='0'][role=region] > table").count()
 

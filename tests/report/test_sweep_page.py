@@ -65,15 +65,10 @@ def test_test_scores_appear_after_the_whole_grid(troubled: tuple[Path, Page], wh
 def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
     for out, page in (troubled, whole):
         begin = page.words[: page.words.index("The choices compared")]
-        assert (
-            f'"text-classification", "{out}/model"' in begin and begin.count("Expected accuracy of every choice") == 1
-        )
+        figure = "Expected accuracy of every choice"
+        assert f'"text-classification", "{out}/model"' in begin and begin.count(figure) == 1
         assert ("open", "") not in page.attributes
-        assert any(
-            value.startswith("Expected accuracy of every choice")
-            for name, value in page.attributes
-            if name == "aria-label"
-        )
+        assert any(name == "aria-label" and value.startswith(figure) for name, value in page.attributes)
     assert "finished runs failed (" not in whole[1].words
 
 
@@ -156,10 +151,8 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
     out = make_folder(tmp_path / "out", rows=16)
     words = page_of(out).words
     assert not any(cell.failures.failed for cell in answer_of(out).sizes[0].cells)
-    assert (
-        "finished runs failed (" not in words
-        and "A score within 0.50 of the other runs never counts as a failure" in words
-    )
+    assert "finished runs failed (" not in words
+    assert "A score within 0.50 of the other runs never counts as a failure" in words
 
 
 def test_no_line_ends_within_a_flag() -> None:

@@ -70,11 +70,7 @@ def test_regression_against_scipy_and_scikit_learn() -> None:
 
 @pytest.mark.parametrize("kind", [CLASSIFICATION, REGRESSION])
 def test_nan_logits_have_nan_scores(kind: str) -> None:
-    logits = (
-        logits_of(SAID, 2 if kind == CLASSIFICATION else 1)
-        if kind == CLASSIFICATION
-        else SAID[:, None].astype(np.float32)
-    )
+    logits = logits_of(SAID, 2) if kind == CLASSIFICATION else SAID[:, None].astype(np.float32)
     logits[3] = np.nan
     scores = score(TARGETS, logits, kind)
     assert scores.keys() == names(kind, logits.shape[1]) and all(map(math.isnan, scores.values()))
