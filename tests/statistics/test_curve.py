@@ -22,11 +22,7 @@ from frostline.statistics.recipe import Recipe
 from synthetic_results import answer, by_name, one
 
 KS = ("0", "1", "2", "full")
-
-
 scores = st.floats(0.0, 1.0, allow_nan=False).map(lambda value: round(value, 3))
-
-
 tables = st.dictionaries(st.tuples(st.sampled_from(KS), st.integers(0, 4)), scores, min_size=1)
 
 
@@ -40,11 +36,9 @@ def close(a: Any, b: Any) -> bool:
         return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(close(x, y) for x, y in zip(a, b, strict=True))
-    return (
-        math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
-        if isinstance(a, float) and isinstance(b, float)
-        else bool(a == b)
-    )
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(a == b)
 
 
 @settings(max_examples=25)

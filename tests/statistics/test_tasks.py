@@ -11,12 +11,12 @@ from frostline.statistics.run_result import RunResult
 from synthetic_results import RISING, noisy, synthetic_group
 
 BAD = {**RISING, 2: 0.7}
+TWO = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
 EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
 
 
 def test_ranks_shares_and_the_worst_task() -> None:
-    groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
-    (found,) = analyze(groups, AnalysisSettings(**EXACT)).over_tasks  # type: ignore[arg-type]
+    (found,) = analyze(TWO, AnalysisSettings(**EXACT)).over_tasks  # type: ignore[arg-type]
     rows = {row.recipe: row for row in found.rows}
     assert rows["last 2"].mean_rank == (3 + 4) / 2 and rows["full"].mean_rank == rows["last 4"].mean_rank == 1.5
     assert rows["last 2"].worst_share == pytest.approx(0.7 / 0.9) and rows["last 2"].worst_task == "b"
@@ -25,8 +25,7 @@ def test_ranks_shares_and_the_worst_task() -> None:
 
 
 def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
-    groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
-    (found,) = analyze(groups, AnalysisSettings(**EXACT, leave_out=("B",))).over_tasks  # type: ignore[arg-type]
+    (found,) = analyze(TWO, AnalysisSettings(**EXACT, leave_out=("B",))).over_tasks  # type: ignore[arg-type]
     assert found.sentence == (
         "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in the one task that counts, by mean score"
         " (without b: excluded by choice)."
