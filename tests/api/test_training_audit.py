@@ -21,7 +21,7 @@ PECULIAR = {  # what is found of types that train otherwise if their lower half 
     "mra": ("backward for nothing", False),  # without its CUDA kernel, attention returns zeros that require gradients
     "reformer": ("no gradient", True),  # its layers are one function, which needs an input that requires gradients
 }
-TYPES = ("bert", "distilbert", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "xlnet", "t5")
+TYPES = ("bert", "distilbert", "albert", "mpnet", "gpt2", "llama", "xlnet", "t5")
 
 
 def steps(model, batch, count=2, optimizer=None):

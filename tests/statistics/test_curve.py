@@ -295,9 +295,3 @@ def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
     weak = failures([run for run in runs if run.recipe.short != "full"])
     assert (weak.not_above_baseline, weak.at_chance, weak.runs) == (2, 3, 3)  # a cell that has not learned
     assert failures(with_outcomes([one(0, 0, 0.45)], None)).not_above_baseline is None
-
-
-def test_a_mean_is_over_the_runs_that_succeeded_if_they_are_at_least_half() -> None:
-    good, bad = (one(0, 0, score, outcome=outcome) for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
-    assert succeeded([good, bad]) == [good]
-    assert succeeded([good, bad, bad]) == [good, bad, bad]
