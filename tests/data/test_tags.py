@@ -136,7 +136,6 @@ def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels(names
     ("options", "sentence"),
     [
         ({"labels": ["O", "X"]}, "the tag 'B-person' is none of the 2 training tags"),
-        ({"labels": ["O", "O"]}, "names 'O' more than once"),
         ({"text_column": "tokens", "text_pair_column": "ner_tags"}, "--text-pair-column"),
         (
             {"tags": [[1, 2, 0], [0, 0]] * 15},
