@@ -104,7 +104,7 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
 TWO: dict[str, Any] = {"tune": (0, "full"), "seeds": 2}
 HEAD, FULL = [(0, 0), (0, 1)], [("full", 0), ("full", 1)]  # their runs
 NAMED = {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]}
-OF_NAMED = ["Nothing was compared", "of 300 validation examples (tuning the named parts, seed", "Tune the named parts"]
+MISTAKES = "of 300 validation examples are misclassified (tuning the named parts, seed"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,11 @@ OF_NAMED = ["Nothing was compared", "of 300 validation examples (tuning the name
     [
         ({**TWO, "labels": [f"class {n}" for n in range(60)]}, ["50 others", "Examples of 60 classes"], []),
         ({**TWO, "labels": ()}, ["Largest residuals", "mean baseline"], ["Confusion", "Examples by class"]),
-        (NAMED, [*OF_NAMED, "layers 4 and 6, head"], ["full fine-tuning"]),
+        (
+            NAMED,
+            ["Nothing was compared", MISTAKES, "Tune the named parts", "layers 4 and 6, head"],
+            ["full fine-tuning"],
+        ),
         (
             {"tune": (2,), "seeds": 1},
             ["Tune the last 2 of 6 layers", "Nothing was compared", "90 % of the gain of la"],

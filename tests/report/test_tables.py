@@ -302,9 +302,7 @@ def test_tasks_are_down_and_models_across() -> None:
     assert [row[1].rank for _, row in table.entries()] == ["2", "0", ""]
 
 
-@pytest.mark.parametrize(
-    ("scores", "shown", "rank"), [({2: 0.95}, " above, ", "2"), ({"full": 0.99}, "full 0.", "10000")]
-)
+@pytest.mark.parametrize(("scores", "shown", "rank"), [({2: 0.95}, " above, ", "2"), ({"full": 0.99}, "full", "10000")])
 def test_a_choice_above_full_and_full_itself(scores: dict[Any, float], shown: str, rank: str) -> None:
     of_both = [synthetic_group(noisy({**EARLY, **scores}, 0.004), task=task) for task in "ab"]
     table = recommendations_table(analyze(of_both, AnalysisSettings()))
