@@ -272,6 +272,13 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
         assert answer.sentence.startswith(("Undecided: nothing", constant))
 
 
+def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
+    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None}, margin=0.45).answer
+    assert answer.validation_rows < 10 and "validation examples are too few for any conclusion" in answer.sentence
+    assert answer.margin == 0.45 and answer.target is None
+
+
 def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[str, Any]) -> None:
     """Otherwise they would stay pending, and the test set would never be scored."""
     out = search_settings["out"]
@@ -340,8 +347,7 @@ def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_sett
 
 def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
     """LoRA trains at ten times the learning rates of the grid."""
-    answer = frostline.find(**search_settings, ways="lora-2,mean-pooled-1", margin=0.45).answer
-    assert answer.margin == 0.45 and answer.target is None
+    answer = frostline.find(**search_settings, ways="lora-2,mean-pooled-1").answer
     rates = {name: rate for name, rate, *_ in runs_in(search_settings["out"])}
     assert rates["lora-2"] == 10 * rates["mean-pooled-1"] == 10 * rates["full"]
     assert answer.search["selected_learning_rates"]["lora-2"] == rates["lora-2"]
