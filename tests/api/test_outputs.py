@@ -109,7 +109,7 @@ def test_report_and_card_are_about_labels(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     for text in ("Scores by label", "Labels and probabilities", "Examples by label", "saved<br>threshold", "macro F1"):
         assert text in page, text
-    assert "with a wrong label" in page and "Confusion matrix" not in page
+    assert "have a wrong label" in page and "Confusion matrix" not in page
     card = (finished / "model" / "README.md").read_text()
     assert 'frostline.predict("path/to/this/folder"' in card and "| label | validation examples |" in card
 

@@ -80,5 +80,5 @@ def test_a_probe_of_a_folder_and_a_place_that_takes_no_model_are_refused(
     hub.files["me/films"] = {"estimator.json": b"{}"}
     refused(finished_sweep, "me/films", "me/films has estimator.json, which is not in")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    refused(finished_sweep, "me/films", "log in with `hf auth login`")
+    refused(finished_sweep, "me/new", "log in with `hf auth login`")
     assert hub.files == {"me/films": {"estimator.json": b"{}"}}

@@ -216,7 +216,7 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:
     given = {"model": base, "train": table(60), "out": tmp_path / "o", **SHORT}
     run_sweep({**given, "label_all_tokens": True})
-    (one,), (other,) = Folder(tmp_path / "o").rows, plan_of(**given).runs
+    (one,), (other,) = Folder(tmp_path / "o").rows, plan_of(**{**given, "out": tmp_path / "p"}).runs
     assert one.train_last is not None and one.run != other.digest
     with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
