@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -164,9 +165,11 @@ def test_an_id_is_copied_into_the_output(frostline: Frostline, here: Path, finis
     assert list(rows[0])[:3] == ["row", "id", "text"] and [row["id"] for row in rows] == ["0012", ""]
     assert frostline("predict", model, "new.csv", "--copy-columns", "id", "--out", "new.jsonl").code == 0
     assert [json.loads(line)["id"] for line in (here / "new.jsonl").read_text().splitlines()] == ["0012", ""]
+    unread = Path(shutil.copytree(model, here / "unread"))
+    (unread / "model.safetensors").unlink()  # names are checked before the weights are read
     for name, message in (
         ("ids", "no column 'ids' (did you mean 'id'?); pass some of"),
         ("text", "'text' is the name of a column of the predictions; rename"),
     ):
-        refused = frostline("predict", model, "new.csv", "--copy-columns", name, "--out", "other.csv")
+        refused = frostline("predict", unread, "new.csv", "--copy-columns", name, "--out", "other.csv")
         assert refused.code == 2 and message in refused.err and not (here / "other.csv").exists()

@@ -98,7 +98,7 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool, degener
 
     rows = SomeDegenerate(same_errors=same_errors)
     rows.logits["probe"] = rows.logits_with(0.65)
-    seen = nothing_seen(rows, budget_given=1e4, alternatives=("probe",))
+    seen = nothing_seen(rows, budget_given=200.0, alternatives=("probe",))
     run_search(seen, exact(clear), rows)
     runs = [
         RunResult(
