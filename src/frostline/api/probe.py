@@ -19,7 +19,7 @@ from frostline.sweeps.settings import Settings, make_settings
 if TYPE_CHECKING:
     from frostline.search.probing import Probed
 
-KINDS = ("ridge", "logistic")  # of training/linear_models.py
+KINDS = ("ridge", "logistic")  # as FITS of training/linear_models.py, which imports scikit-learn
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
 
