@@ -354,15 +354,15 @@ def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
     assert {one.choice for one in answer.sizes[0].choices} >= {"lora-2", "mean-pooled-1", "probe"}
 
 
+@pytest.mark.parametrize("better", [True, False])
 def test_heads_that_read_the_mean_are_tried_if_probes_score_better_on_it(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    search_settings: dict[str, Any], better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If they do not, such a head is no part of a search: see the runs of the others here."""
-    monkeypatch.setattr("frostline.search.search.mean_is_better", lambda report, reads: reads == "first")
+    monkeypatch.setattr("frostline.search.search.mean_is_better", lambda report, reads: better and reads == "first")
     frostline.find(**{**search_settings, "progress": (shown := Notes()), "seeds": "7,8"})
     runs = runs_in(search_settings["out"])
     tried = {name for name, *_ in runs}
-    assert {"mean-pooled-1", "mean-pooled-2"} <= tried and "mean-pooled-1" in " ".join(shown.notes)
+    assert ({"mean-pooled-1", "mean-pooled-2"} <= tried) == better == ("mean-pooled-1" in " ".join(shown.notes))
     assert "mean-pooled-3" not in tried and {run[2] for run in runs} == {7, 8}
 
 
