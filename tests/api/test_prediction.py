@@ -275,3 +275,15 @@ def test_an_unusable_temperature_or_threshold_is_refused(
         (model / "frostline.json").unlink()  # then it is any classifier of transformers
     with pytest.raises(FrostlineError, match=re.escape(message)):
         frostline.predict(model, ["good film"], threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"problem_type": "regression", "num_labels": 3}, "The model predicts 3 numbers for each text"),
+        ({"id2label": {0: "good", 1: "bad", 2: "good"}}, "config.json names two outputs 'good'"),
+    ],
+)
+def test_a_model_of_others_whose_outputs_would_be_lost_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        Outputs.of_config(RobertaConfig(**settings))

@@ -67,7 +67,8 @@ class Outputs:
         """Those of a classifier (``of_words``, of a tagger) with this configuration of transformers, with the given threshold.
 
         Raises:
-            FrostlineError: The threshold is unusable.
+            FrostlineError: The threshold is unusable, or an output would be lost: the model predicts several numbers, or two
+                labels have one name.
         """
         from frostline.model.loading import PROBLEM_TYPES
 
@@ -77,7 +78,17 @@ class Outputs:
             task_type = MULTI_LABEL
         elif config.problem_type == PROBLEM_TYPES[REGRESSION] or (count == 1 and not of_words):
             task_type = REGRESSION
+        if task_type == REGRESSION and count > 1:
+            raise FrostlineError(
+                f"The model predicts {count} numbers for each text, of which only one would be written: give a model that "
+                "predicts one number."
+            )
         labels = () if task_type == REGRESSION else tuple(config.id2label[n] for n in range(count))
+        if len({*labels}) < count and labels:
+            raise FrostlineError(
+                f"config.json names two outputs {quoted(max(labels, key=labels.count))}, so that one of their probabilities "
+                "would be lost: correct id2label there."
+            )
         return cls.of_task(task_type, labels, threshold, keys)
 
     @classmethod
