@@ -165,6 +165,7 @@ def test_every_name_belongs_to_one_column() -> None:
         *(({"metric": name}, f"{name} is better when it is lower") for name in ("val_loss", "eval/loss", "test-WER")),
         ({"metric": "BLEU", "value": "31.5"}, "31.5 is more than 1, the highest score, of which a point"),
         ({"lr": "-1"}, "-1 is not a learning rate"),
+        *(({"seconds": cost}, f"{cost} is no cost; correct it, or leave the cell empty") for cost in ("-1", "inf")),
         *(({"n": n}, f"{n} is not a whole number of at least 1") for n in ("0.5", "inf")),
         ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
         ({"status": "zapped"}, "'zapped' is none of done, failed, pending"),

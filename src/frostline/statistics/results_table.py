@@ -264,6 +264,11 @@ class RowReader:
             )
         if rate is not None and not 0 < rate < inf:
             raise FrostlineError(f"{self._location('learning_rate', n)}: {rate:g} is not a learning rate; correct it.")
+        for name in COSTS:
+            if (value := number[name]) is not None and not 0 <= value < inf:
+                raise FrostlineError(
+                    f"{self._location(name, n)}: {value:g} is no cost; correct it, or leave the cell empty if it is unknown."
+                )
         for name in ("train_size", "layers"):
             if (value := number[name]) is not None and not (1 <= value < inf and value == int(value)):
                 raise FrostlineError(
