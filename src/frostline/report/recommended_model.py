@@ -230,9 +230,9 @@ def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *
     if _is_saved(target, spec.digest, answer, facts) and (not adapter or (target / ADAPTER).is_dir()):
         return True
     prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
-    learned = _refit_before(target, refit, experiment, facts)
-    if learned is not None:
-        restore(refit, experiment, learned)
+    before = _saved_before(target, refit, experiment)
+    if before and before[0].get("refit") == facts:
+        restore(refit, experiment, before[1])
     else:
         progress.begin(f"training {refit.recipe} on all {refit.train_size:,} labelled rows")
         try:
@@ -249,16 +249,19 @@ def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *
     return True
 
 
-def _refit_before(
-    folder: Path, refit: Run, experiment: Experiment, facts: Mapping[str, Any]
-) -> dict[str, Tensor] | None:
-    """What a refit has learned, from its model that an earlier command saved; None if the folder does not hold it."""
+def _saved_before(
+    folder: Path, spec: Run, experiment: Experiment
+) -> tuple[Mapping[str, Any], dict[str, Tensor]] | None:
+    """What frostline.json says of the model that an earlier command saved, and what a run would have learned of it by name.
+
+    None if the folder does not hold such a model.
+    """
     try:
-        found, stored = read_record(folder / RECORD).get("refit"), load_file(folder / "model.safetensors")
+        facts, stored = read_record(folder / RECORD), load_file(folder / "model.safetensors")
     except (*UNUSABLE, ValueError):
         return None
-    names = refit.parameters(experiment.for_run(refit).pretrained.anatomy)
-    return {name: stored[name] for name in names} if found == facts and names <= stored.keys() else None
+    names = spec.parameters(experiment.for_run(spec).pretrained.anatomy)
+    return (facts, {name: stored[name] for name in names}) if names <= stored.keys() else None
 
 
 def _gap(plan: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
@@ -271,16 +274,9 @@ def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | 
 
     None if the folder does not hold that, or if somebody has changed the model since.
     """
-    try:
-        facts, stored = read_record(folder / RECORD), load_file(folder / "model.safetensors")
-    except (*UNUSABLE, ValueError):
-        return None
+    facts, learned = _saved_before(folder, spec, plan.experiment) or ({}, {})
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False or facts.get("refit"):
         return None
-    names = spec.parameters(plan.experiment.for_run(spec).pretrained.anatomy)
-    if not names <= stored.keys():
-        return None
-    learned = {name: stored[name] for name in names}
     return learned if _gap(plan, spec, restore(spec, plan.experiment, learned)) <= SAME else None
 
 
