@@ -141,7 +141,7 @@ LENGTHS = [("last 1", 3.0, 0.7), ("last 1", 10.0, 0.75), ("full", 3.0, 0.8), ("f
 
 def test_the_table_of_a_sweep_with_several_training_lengths(tmp_path: Path) -> None:
     rows = [f"{k},{epochs},{seed},{score}" for k, epochs, score in LENGTHS for seed in (0, 1)]
-    (tmp_path / "r.csv").write_text("\n".join(["recipe,num_train_epochs,seed,accuracy", *rows]))
+    (tmp_path / "r.csv").write_text("\n".join(["recipe,epochs,seed,accuracy", *rows]))
     (group,) = read_results(tmp_path / "r.csv")
     found = {run.recipe: (run.tune_embeddings, run.num_train_epochs) for run in group.runs}
     assert found == {f"{k} for {epochs:g} epochs": (k == "full", epochs) for k, epochs, _ in LENGTHS}

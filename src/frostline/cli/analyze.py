@@ -107,7 +107,7 @@ def analyze(
 
     Needs neither model nor data, only a table with one row per run. Columns are found by their usual names, or mapped with
     --columns: score (or value), tuned_layers (or k, frozen_layers, full), seed, model, task, metric, train_size,
-    learning_rate, outcome, costs.
+    learning_rate, num_train_epochs (or epochs), outcome, costs. Other columns are not read.
     """
     from frostline.data.files import make_folder
     from frostline.report.answer.run_groups import load_groups

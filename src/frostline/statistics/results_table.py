@@ -110,7 +110,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "metric": ("metric",),
     "train_size": ("train_size", "n", "examples", "train_examples"),
     "learning_rate": ("learning_rate", "lr", "rate"),
-    "num_train_epochs": ("num_train_epochs",),
+    "num_train_epochs": ("num_train_epochs", "epochs", "num_epochs"),
     "outcome": ("outcome",),
     "status": ("status",),
     "train_last": ("train_last", "train_score"),
