@@ -24,10 +24,12 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from frostline.data.files import files_in, read_record, write_record
-from frostline.model.anatomy import find_layers
+from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.classifier import write_classifier
 from frostline.model.loading import load_pretrained
 from frostline.model.model_files import RECORD, quiet_loading
 from frostline.model.pretrained import Pretrained
+from frostline.model.terms import HeadKind
 from frostline.model.ways import Way
 from frostline.statistics.recipe import Recipe
 from tiny import tiny_tokenizer
@@ -316,19 +318,20 @@ def small_config(model_type: str, layers: int = 4) -> PreTrainedConfig:
 def small_model(
     model_type: str, *, seed: int = 0, layers: int = 4, head: Any = AutoModelForSequenceClassification
 ) -> torch.nn.Module:
-    """A small classifier with the head of this class, in float32 and evaluation mode.
-
-    Noise on all weights leaves none at its constant initial value.
-    """
+    """A small classifier with the head of this class, in float32 and evaluation mode."""
     config = small_config(model_type, layers)
     kind = head._model_mapping[type(config)]
     attention = {"attn_implementation": "sdpa"} if kind._supports_sdpa else {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = head.from_config(config, **attention).float().eval()
-        with torch.no_grad():
-            for weight in model.parameters():
-                weight += 0.1 * torch.randn_like(weight)
+        return with_noise(head.from_config(config, **attention).float().eval())
+
+
+@torch.no_grad()
+def with_noise(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with other weights, of which none is left at its constant initial value."""
+    for weight in model.parameters():
+        weight += 0.1 * torch.randn_like(weight)
     return model
 
 
@@ -346,6 +349,13 @@ def small_batch(
     if config.model_type in EXTRA:
         batch |= EXTRA[config.model_type](ids, draw)
     return batch
+
+
+def small(model_type: str, lengths: Sequence[int] = (40, 31, 7, 22)) -> tuple[Any, dict[str, torch.Tensor], Anatomy]:
+    """A small classifier, a batch for it, and its layers."""
+    model = small_model(model_type)
+    batch = small_batch(model, lengths)
+    return model, batch, find_layers(model, batch)
 
 
 def _boxes(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
@@ -435,11 +445,12 @@ def edit_weights(folder, edit):
 
 
 def bare_tokenizer(folder, **more):
-    """Write a tokenizer of whole words without a padding token, like GPT-2's."""
+    """Write a tokenizer of whole words, like GPT-2's: without special tokens around a text, and without a padding token."""
     words = Tokenizer(models.WordLevel({"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}, unk_token="<unknown>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", **more)
     fast.save_pretrained(folder)
+    return fast
 
 
 def write_task(
@@ -488,34 +499,40 @@ def random_texts(count: int, *, seed: int = 0, longest: int = 50) -> list[str]:
     return [" ".join(f"w{n}" for n in torch.randint(10, 300, (length,), generator=draw).tolist()) for length in lengths]
 
 
-def sharded(folder: Path, model_type: str, *, layers: int = 4, dtype: torch.dtype = torch.float32) -> Path:
-    """Write a small model of this type without a head in several shards, and a tokenizer. Layers are spread over shards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = AutoModel.from_config(small_config(model_type, layers)).float()
-        with torch.no_grad():
-            for weight in model.parameters():  # none is left at its constant initial value
-                weight += 0.1 * torch.randn_like(weight)
-    model.to(dtype).save_pretrained(folder, max_shard_size="100KB")
-    assert len(list(folder.glob("*.safetensors"))) > 2
-    tiny_tokenizer("input_ids", "attention_mask").save_pretrained(folder)
-    return folder
-
-
-def sharded_classifier(
-    folder: Path, model_type: str, *, of_words: bool = False, dtype: torch.dtype = torch.float32, shard: str = "100KB"
+def sharded(
+    folder: Path,
+    model_type: str,
+    *,
+    kind: Any = AutoModel,
+    layers: int = 4,
+    dtype: torch.dtype = torch.float32,
+    shard: str = "100KB",
 ) -> Path:
-    """Write a small classifier of this type with random weights and a tokenizer, in files of at most the size ``shard``."""
-    kind = AutoModelForTokenClassification if of_words else AutoModelForSequenceClassification
+    """Write a small model of this type, without a head, and a tokenizer. Layers are spread over files of this size."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = kind.from_config(small_config(model_type, 4)).float()
-        with torch.no_grad():
-            for weight in model.parameters():
-                weight += 0.1 * torch.randn_like(weight)
+        model = with_noise(kind.from_config(small_config(model_type, layers)).float())
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+    assert shard != "100KB" or len(list(folder.glob("*.safetensors"))) > 2
     tiny_tokenizer("input_ids", "attention_mask").save_pretrained(folder)
     return folder
+
+
+def sharded_classifier(folder: Path, model_type: str, *, of_words: bool = False, **options: Any) -> Path:
+    """As :func:`sharded`, with a head."""
+    kind = AutoModelForTokenClassification if of_words else AutoModelForSequenceClassification
+    return sharded(folder, model_type, kind=kind, **options)
+
+
+def write_head(pretrained: Pretrained, kind: HeadKind, folder: Path, *, max_length: int = 32) -> torch.nn.Module:
+    """Write the model with a new head of this kind, and its tokenizer. Returns the model."""
+    one = pretrained.with_head(kind)
+    one.start_run(frozenset(one.new), 0)
+    folder.mkdir(exist_ok=True)
+    with quiet_loading():
+        write_classifier(folder, one.model, max_length)
+    one.tokenizer.save_pretrained(folder)
+    return one.model
 
 
 def both(folder: Path) -> tuple[Pretrained, Pretrained]:

@@ -21,6 +21,7 @@ from frostline.model.anatomy import Anatomy, find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import Packing, packable
 from frostline.model.tokens import Tokens
+from frostline.model.weights import is_unread
 from small_models import FIRST_WORD
 
 
@@ -165,7 +166,22 @@ def logits_and_gradients(logits: Tensor, trained: Mapping[str, Tensor]) -> tuple
 def largest_difference(actual: Iterable[Tensor], expected: Iterable[Tensor]) -> float:
     """The largest difference, relative to the largest expected value."""
     pairs: Sequence[tuple[Tensor, Tensor]] = list(zip(actual, expected, strict=True))
-    return float(max((a - b).abs().max() for a, b in pairs) / max(b.abs().max() for _, b in pairs))
+    return float(max((a - b).detach().abs().max() for a, b in pairs) / max(b.detach().abs().max() for _, b in pairs))
+
+
+def layers_in_memory(model: Any, anatomy: Anatomy | None) -> tuple[list[tuple[int, ...]], list[Tensor]]:
+    """The layers that are in memory when a linear module runs, without repetitions; and the weights of the lower layers."""
+    assert anatomy is not None
+    layers, present = anatomy.layers(model), list[tuple[int, ...]]()
+
+    def look(module: Any, args: Any) -> None:
+        found = tuple(n for n, layer in enumerate(layers) if not any(map(is_unread, layer.parameters())))
+        present.extend([found] * (present[-1:] != [found]))
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(look)
+    return present, [p for layer in layers[:-1] for p in layer.parameters()]
 
 
 class RecordedStream:

@@ -35,10 +35,10 @@ def way_spec(way, **more):
 
 
 def started(spec, experiment):
-    """A copy of the model with the values that the run starts from, and the names of what the run changes."""
+    """A copy of the model with the values that the run starts from, and those of its parameters that the run changes."""
     names = start_values(spec, experiment).keys()
-    model = copy.deepcopy(experiment.pretrained.model)
-    return model.eval(), names
+    model = copy.deepcopy(experiment.pretrained.model).eval()
+    return model, {name: p for name, p in model.named_parameters() if name in names}
 
 
 def train_by_hand(model, trained, spec, experiment, *, groups=None, around=None):
@@ -75,11 +75,6 @@ def train_by_hand(model, trained, spec, experiment, *, groups=None, around=None)
         schedule.step()
         optimizer.zero_grad()
     return trained
-
-
-def parameters_of(model, names):
-    """The parameters of a model with these names."""
-    return {name: p for name, p in model.named_parameters() if name in names}
 
 
 def gap(result, trained):

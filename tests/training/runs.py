@@ -31,12 +31,13 @@ EVERY_CUT = (3, 2, 1)
 COST = ("cost", "provenance")
 
 
-def experiment_of(pretrained, tokens, problem, splits, *, packed=True, precision="float32", head_tokens=None):
+def experiment_of(pretrained, tokens, problem, splits, texts=(), *, packed=True, precision="float32", head_tokens=None):
     """A context without cached hidden states, on a CPU."""
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     machine, worker = Machine(torch.device("cpu"), precision), Worker(Batching(packed, head_tokens or {}))
+    texts = np.array(texts or [*map(str, range(len(tokens)))], object)
     examples = {
-        name: Examples(texts=tuple(map(str, rows)), pairs=None, rows=rows, name=name, targets=problem.targets[rows])
+        name: Examples(texts=tuple(texts[rows]), pairs=None, rows=rows, name=name, targets=problem.targets[rows])
         for name, rows in splits.items()
     }
     return Experiment(pretrained, machine, problem, tokens, splits, reads, examples=examples, worker=worker)
@@ -44,10 +45,12 @@ def experiment_of(pretrained, tokens, problem, splits, *, packed=True, precision
 
 def context_of(folder, *, packed=True, precision="float32", regression=False):
     """A context of the model in a folder and a small table, without cached hidden states."""
-    task = {"labels": (), "task_type": REGRESSION} if regression else {"labels": ("negative", "positive")}
-    pretrained = load_pretrained(str(folder), **{"task_type": CLASSIFICATION, **task})
+    labels = () if regression else ("negative", "positive")
+    task_type = REGRESSION if regression else CLASSIFICATION
+    pretrained = load_pretrained(str(folder), labels=labels, task_type=task_type)
     rows = sentences(sum(SIZES.values()))
-    encoded = encode(pretrained.tokenizer, [row["text"] for row in rows], None, 32)
+    texts = [row["text"] for row in rows]
+    encoded = encode(pretrained.tokenizer, texts, None, 32)
     ends = np.cumsum([*SIZES.values()])
     splits = {name: np.arange(end - size, end) for (name, size), end in zip(SIZES.items(), ends, strict=True)}
     targets = np.array([row["label"] == "positive" for row in rows], np.int64)
@@ -55,7 +58,8 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
     if regression:
         scores = np.array([sum(word in GOOD for word in row["text"].split()) for row in rows], np.float64)
         problem = Problem(REGRESSION, scores, encoded.lengths, None, "pearson")
-    return experiment_of(pretrained, encoded, problem, splits, packed=packed, precision=precision)
+    experiment = experiment_of(pretrained, encoded, problem, splits, texts, packed=packed, precision=precision)
+    return replace(experiment, labels=labels)
 
 
 def small_context(model_type, folder, *, dropout=False, packed=True):
@@ -83,21 +87,6 @@ def switch_dropout_off(model):
         for name, value in list(vars(module).items()):
             if isinstance(value, float) and ("drop" in name or isinstance(module, torch.nn.Dropout)):
                 setattr(module, name, 0.0)
-
-
-def with_texts(folder, *, regression=False):
-    """A context with the texts of all splits, for the model in a folder."""
-    experiment, rows = (
-        context_of(folder, regression=regression),
-        [row["text"] for row in sentences(sum(SIZES.values()))],
-    )
-    parts = {
-        split: Examples(
-            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=experiment.problem.targets[own]
-        )
-        for split, own in experiment.splits.items()
-    }
-    return replace(experiment, labels=() if regression else ("negative", "positive"), examples=parts)
 
 
 def with_states(experiment, folder, cuts=EVERY_CUT):
@@ -141,17 +130,15 @@ def weights_of(experiment):
     return {name: p.detach().clone() for name, p in experiment.pretrained.model.named_parameters()}
 
 
-def same(one, other):
-    return all(torch.equal(one[name], other[name]) for name in other)
-
-
 def losses(result):
     return {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "loss"}
 
 
 def largest_difference(one, other):
-    """The largest relative difference of the losses and logits of two runs."""
+    """The largest relative difference of the losses and logits of two runs. Words that were cut off have NaN in both."""
     gaps = [abs(a - losses(other)[key]) / abs(a) for key, a in losses(one).items()]
-    for name, value in one.logits.items():
-        gaps.append(np.abs(value - other.logits[name]).max() / np.abs(value).max())
+    pairs = [(a, other.logits[name]) for name, a in one.logits.items()]
+    for a, b in [*pairs, (one.test_logits, other.test_logits)] if one.test_logits is not None else pairs:
+        assert np.array_equal(np.isnan(a), np.isnan(b))
+        gaps.append(np.nanmax(np.abs(a - b)) / np.nanmax(np.abs(a)))
     return max(gaps)
