@@ -10,6 +10,7 @@ from frostline.frozen.exactness import check, find_head_reads, find_head_token_p
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from frostline.model.ways import Way
+from frozen.passes import largest_difference
 from small_models import small_batch, small_model
 
 L = 4
@@ -25,29 +26,14 @@ HEAD_TOKEN_MODULES = {
 }
 
 
-def head_token_part_of(model, batch):
-    anatomy = find_layers(model, batch)
-    return anatomy, find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))
-
-
-def furthest(one, other):
-    gap = max((a - b).detach().abs().max() for a, b in zip(one, other, strict=True))
-    return float(gap / max(b.detach().abs().max() for b in other))
-
-
-@pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
-def test_modules_that_need_the_heads_token_only_are_found(model_type):
-    model = small_model(model_type)
-    _, head_token = head_token_part_of(model, small_batch(model))
-    assert set(head_token.modules) == HEAD_TOKEN_MODULES[model_type]
-
-
 @pytest.mark.parametrize(("cut", "path"), [(None, "packed"), (2, "padded"), (L - 1, "packed"), (L - 1, "padded")])
 @pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
-def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, path):
+def test_modules_for_the_heads_token_give_the_logits_and_gradients_of_the_whole_layer(model_type, cut, path):
     model = small_model(model_type)
     batch = small_batch(model)
-    anatomy, head_token = head_token_part_of(model, batch)
+    anatomy = find_layers(model, batch)
+    head_token = find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))
+    assert set(head_token.modules) == HEAD_TOKEN_MODULES[model_type]
     names = Way(tune="full" if cut is None else L - cut).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
@@ -67,16 +53,13 @@ def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, pa
             head_token_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
             assert upper.read is None and (packing is None or packing.head_index is None)
     assert not any("forward" in vars(module) for module in model.modules())
-    assert furthest([logits], [truth]) < 3e-6  # sums have another order, which depends on the processor
-    assert furthest(head_token_gradients, gradients) < 3e-6
+    assert largest_difference([logits], [truth]) < 3e-6  # sums have another order, which depends on the processor
+    assert largest_difference(head_token_gradients, gradients) < 3e-6
 
 
 def test_a_module_takes_the_rows_of_the_module_before_it_unless_something_has_changed_them():
-    layer, index, x = (
-        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity()),
-        torch.tensor([0, 4]),
-        torch.randn(1, 6, 3),
-    )
+    layer, index = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity()), torch.tensor([0, 4])
+    x = torch.randn(1, 6, 3)
     first, second = HeadTokenPart("first", ("0", "1"), None).forwards(layer, lambda: index, 1).values()
     whole = first(x)
     assert torch.equal(whole[0, index], x[0, index]) and whole.count_nonzero() == 6
@@ -85,36 +68,6 @@ def test_a_module_takes_the_rows_of_the_module_before_it_unless_something_has_ch
     assert torch.equal(second(whole)[0, index], x[0, index] + 1)
     index = torch.tensor([1, 2])
     assert torch.equal(second(whole)[0, index], whole[0, index])
-
-
-@pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
-def test_the_last_layer_computes_fewer_tokens(model_type):
-    """Counts the output elements of the last layer's linear modules."""
-    model = small_model(model_type)
-    batch = small_batch(model)
-    anatomy, head_token = head_token_part_of(model, batch)
-    elements = []
-
-    def count(module, args, out):
-        elements.append(args[0].numel() // args[0].shape[-1] * out.shape[-1])
-
-    modules = [
-        m for m in anatomy.layers(model)[-1].modules() if "Linear" in type(m).__name__ or "Conv1D" in type(m).__name__
-    ]
-    hooks = [module.register_forward_hook(count) for module in modules]
-    work = []
-    for part in (None, head_token):
-        with (
-            torch.no_grad(),
-            packable(model) as packing,
-            cut_at(model, anatomy, None, packing=packing, head_token=part) as upper,
-        ):
-            upper(batch)
-        work.append(sum(elements))
-        elements.clear()
-    for hook in hooks:
-        hook.remove()
-    assert work[0] > 2 * work[1]
 
 
 def test_a_head_that_reads_every_token_needs_the_whole_layer():

@@ -1,8 +1,4 @@
-"""The switch of the speed-ups, and the scores of a sweep with and without them.
-
-- Objects that the garbage collector ignores.
-- Temporary and nested replacement of forwards.
-"""
+"""The switch of the speed-ups, the scores of a sweep with and without them, and what they replace for a while."""
 
 import gc
 import re
@@ -19,6 +15,7 @@ from frostline import FrostlineError
 from frostline.fast.switch import SPEED_UPS, enabled, forwards_replaced, objects_frozen
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from tiny import tiny_bert_folder
 
 pytestmark = pytest.mark.usefixtures("every_speed_up")
 
@@ -54,14 +51,14 @@ def test_every_speed_up_uses_the_switch() -> None:
 
 
 @pytest.fixture(scope="module")
-def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def scores(tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A function that runs one sweep without dropout and returns its validation scores."""
     torch.set_num_threads(1)
 
     def scores_of_sweep() -> dict[tuple[str, str], float]:
         out = tmp_path_factory.mktemp("switch") / "out"
         settings = {"tune": "0,1,all", "seeds": 1, "num_train_epochs": 1, "train_size": 48, "test": "none"}
-        model = without_dropout(tiny_bert, out.parent / "model")
+        model = tiny_bert_folder(out.parent / "model", dropout=0.0)
         frostline.sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings)
         return {
             (str(run.spec.recipe), score.metric): score.value
@@ -71,16 +68,6 @@ def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathF
         }
 
     return scores_of_sweep
-
-
-def without_dropout(model: Path, folder: Path) -> Path:
-    """A copy of a model folder with all dropout probabilities set to zero."""
-    folder.mkdir()
-    for path in model.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    config = folder / "config.json"
-    config.write_text(re.sub(r'(_dropout(?:_prob)?": )[0-9.]+', r"\g<1>0.0", config.read_text()))
-    return folder
 
 
 def test_a_sweep_without_any_speed_up_has_the_same_scores(scores: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,6 @@
 """The exactness check on small models of every type. Each passes, or is refused for the right reason.
 
-- The comparison finds every dependence on more than the hidden states at the cut, and reports the reason.
-- Which token the head reads. ``tests/fast/test_last_layer.py`` tests the modules that run for that token only.
-- Whether the forward pass may use packed batches.
-- Whether runs of a model type can be trained as one stack.
+``tests/fast/test_last_layer.py`` tests the modules that run for the token only that the head reads.
 """
 
 import math
@@ -30,7 +27,7 @@ from frostline.model.ways import Way
 from frostline.statistics.recipe import Recipe
 from model.test_anatomy import REFUSED as NO_LAYERS
 from model.test_anatomy import sampled
-from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
+from small_models import REASONS, TAG_TYPES, TYPES, small, small_batch, small_model
 
 PADDED = (  # exact in padded batches only: they have their own attention, or other layers also mix tokens
     *(
@@ -253,9 +250,8 @@ def test_max_uncut_layers_limits_the_compared_gradients() -> None:
     [("distilbert", "first"), ("deberta-v2", "first"), ("gpt2", "last"), ("opt", "last"), ("gte", "first")],
 )
 def test_the_token_that_the_head_reads(model_type: str, reads: str) -> None:
-    model = small_model(model_type)
-    batch = small_batch(model)
-    assert find_head_reads(model, find_layers(model, batch), batch) == reads
+    model, batch, anatomy = small(model_type)
+    assert find_head_reads(model, anatomy, batch) == reads
 
 
 def test_a_head_with_mean_pooling_reads_all_tokens() -> None:
@@ -283,9 +279,8 @@ DIFFER = "In a stack, logits differ by "
 
 
 def refusal_of(model_type: str, k: Recipe, **options: Any) -> str | None:
-    model = small_model(model_type)
-    batches = [small_batch(model), small_batch(model, (11, 36, 5, 29), seed=1)]
-    anatomy = find_layers(model, batches[0])
+    model, batch, anatomy = small(model_type)
+    batches = [batch, small_batch(model, (11, 36, 5, 29), seed=1)]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     options = {"packed": False, "batched": True, **options}
     cut = anatomy.count - k if isinstance(k, int) else None

@@ -1,8 +1,6 @@
-"""The selection of hidden states: its size on disk, and the largest part that fits.
+"""The hidden states of an example are bitwise identical in every batch, and whether layers are streamed or in memory.
 
-- Batches of the forward pass contain every example once, in shapes that depend on its own length only.
-- The hidden states of an example are bitwise identical in every batch.
-- Layer by layer, hidden states have the same bytes as with the whole model in memory.
+Their selection has the predicted size on disk. Batches contain every example once.
 """
 
 import tempfile
@@ -44,16 +42,10 @@ from frostline.model.anatomy import find_layers
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
 from frostline.model.weights import is_unread
-from frozen.passes import ALL, Cache, bytes_by_row, bytes_of, pass_over, ragged_tokens, random_tokens
+from frozen.passes import ALL, Cache, bytes_by_row, bytes_of, layers_in_memory, pass_over, ragged_tokens, random_tokens
 from small_models import both, sharded, small_model
 
 WIDTH = 64
-
-
-@pytest.fixture(scope="module")
-def bert_and_layers() -> tuple[Any, Any]:
-    model = small_model("bert")
-    return model, find_layers(model)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +58,8 @@ def bert_and_layers() -> tuple[Any, Any]:
         StateSelection((1,), head=True, pooled=(0, 4)),
     ],
 )
-def test_the_predicted_size_is_the_size_on_disk(
-    bert_and_layers: tuple[Any, Any], tmp_path: Path, selection: StateSelection
-) -> None:
-    cache, tokens = Cache(tmp_path, *bert_and_layers), ragged_tokens(10)
+def test_the_predicted_size_is_the_size_on_disk(cache: Cache, selection: StateSelection) -> None:
+    tokens = ragged_tokens(10)
     cache.load(tokens, range(10), selection)
     (shard,) = cache.shards
     found = sum(map(len, bytes_of(shard).values()))
@@ -121,10 +111,8 @@ def test_the_largest_part_has_as_many_of_the_last_cuts_as_fit(
         ((), "first", StateSelection((), head=False)),
     ],
 )
-def test_selection_for(
-    bert_and_layers: tuple[Any, Any], cuts: tuple[int, ...], reads: str, selection: StateSelection
-) -> None:
-    assert selection_for(cuts, bert_and_layers[1], reads) == selection
+def test_selection_for(bert: tuple[Any, Any], cuts: tuple[int, ...], reads: str, selection: StateSelection) -> None:
+    assert selection_for(cuts, bert[1], reads) == selection
 
 
 BUDGET = passing.TOKENS["cpu"]
@@ -132,16 +120,16 @@ LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=300)
 
 
 @pytest.fixture(scope="module")
-def bert() -> ForwardPass:
+def over_bert() -> ForwardPass:
     return pass_over(small_model("bert"))
 
 
 @given(LENGTHS, st.booleans(), st.integers(0, 99))
 def test_batches_contain_every_row_once_and_respect_their_capacity(
-    bert: ForwardPass, lengths: list[int], packed: bool, seed: int
+    over_bert: ForwardPass, lengths: list[int], packed: bool, seed: int
 ) -> None:
     rows = np.random.default_rng(seed).permutation(len(lengths))[: max(1, len(lengths) // 2)]
-    batches = replace(bert, packed=packed).batches(np.array(lengths), rows)
+    batches = replace(over_bert, packed=packed).batches(np.array(lengths), rows)
     assert sorted(row for batch in batches for row in batch.rows.tolist()) == sorted(rows.tolist())
     for batch in batches:
         padded = batch.padded_lengths
@@ -161,10 +149,10 @@ def test_batches_contain_every_row_once_and_respect_their_capacity(
 
 
 @given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
-def test_packed_batches_are_full(bert: ForwardPass, lengths: list[int], long: int) -> None:
+def test_packed_batches_are_full(over_bert: ForwardPass, lengths: list[int], long: int) -> None:
     """The shortest example of the next batch would exceed the capacity of a batch or of its padded grid."""
     lengths = lengths + [500] * long
-    batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
+    batches = over_bert.batches(np.array(lengths), np.arange(len(lengths)))
     for batch, later in pairwise(batches):
         if batch.examples != later.examples:
             continue
@@ -174,9 +162,9 @@ def test_packed_batches_are_full(bert: ForwardPass, lengths: list[int], long: in
         assert len(batch.rows) * batch.lengths.max() <= passing.GRID * BUDGET
 
 
-def test_a_wider_model_has_fewer_tokens_in_a_batch(bert: ForwardPass) -> None:
+def test_a_wider_model_has_fewer_tokens_in_a_batch(over_bert: ForwardPass) -> None:
     def tokens(width: int) -> int:
-        return tokens_per_batch(torch.device("cpu"), replace(bert.anatomy, width=width))
+        return tokens_per_batch(torch.device("cpu"), replace(over_bert.anatomy, width=width))
 
     assert tokens(32) == tokens(passing.WIDE) == BUDGET
     assert tokens(2 * passing.WIDE) == BUDGET // 2 and tokens(10**9) == LENGTH_MULTIPLE
@@ -186,25 +174,25 @@ def test_a_wider_model_has_fewer_tokens_in_a_batch(bert: ForwardPass) -> None:
 
 
 def test_a_gpu_with_more_free_memory_has_more_tokens_in_a_batch(
-    bert: ForwardPass, monkeypatch: pytest.MonkeyPatch
+    over_bert: ForwardPass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for gigabytes, times in ((1, 1), (31, 1), (32, 2), (67, 4), (180, 4)):
         monkeypatch.setattr(passing, "_free_at_first", lambda device, free=gigabytes << 30: free)
-        assert tokens_per_batch(torch.device("cuda"), bert.anatomy) == times * passing.TOKENS["cuda"]
+        assert tokens_per_batch(torch.device("cuda"), over_bert.anatomy) == times * passing.TOKENS["cuda"]
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_max_tokens_limits_a_batch(bert: ForwardPass, packed: bool) -> None:
+def test_max_tokens_limits_a_batch(over_bert: ForwardPass, packed: bool) -> None:
     lengths = np.array([40, 31, 22, 7, 7, 3])
-    batches = replace(bert, packed=packed, max_tokens=64).batches(lengths, np.arange(len(lengths)))
+    batches = replace(over_bert, packed=packed, max_tokens=64).batches(lengths, np.arange(len(lengths)))
     assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(lengths)))
     assert all((batch.capacity or batch.examples * batch.padded_lengths[0]) <= 64 for batch in batches)
-    (long,) = replace(bert, packed=True, max_tokens=8).batches(lengths[:1], np.arange(1))
+    (long,) = replace(over_bert, packed=True, max_tokens=8).batches(lengths[:1], np.arange(1))
     assert (long.capacity, len(long.rows)) == (40, 1)
 
 
-def test_an_example_with_more_tokens_than_the_budget_has_its_own_batch(bert: ForwardPass) -> None:
-    small = replace(bert, max_tokens=16)
+def test_an_example_with_more_tokens_than_the_budget_has_its_own_batch(over_bert: ForwardPass) -> None:
+    small = replace(over_bert, max_tokens=16)
     tokens = random_tokens([5, 37, 3, 16, 38])
     batches = small.batches(tokens.lengths, np.arange(5))
     assert [batch.rows.tolist() for batch in batches] == [[4], [1], [3], [0, 2]]
@@ -413,15 +401,9 @@ def test_the_same_bytes(model_type: str, dtype: torch.dtype, tmp_path: Path) -> 
     for n, selection in enumerate((None, every, StateSelection((2,), head=False))):
         for packed in (True, False):
             precision = "bfloat16" if n == 0 else "float32"
+            options = {"packed": packed, "precision": precision, "selection": selection}
             expected, found = (
-                arrays(
-                    one.model,
-                    np.arange(COUNT),
-                    Path(tempfile.mkdtemp(dir=tmp_path)),
-                    packed=packed,
-                    precision=precision,
-                    selection=selection,
-                )
+                arrays(one.model, np.arange(COUNT), Path(tempfile.mkdtemp(dir=tmp_path)), **options)
                 for one in (loaded, streamed)
             )
             assert expected == found
@@ -429,17 +411,7 @@ def test_the_same_bytes(model_type: str, dtype: torch.dtype, tmp_path: Path) -> 
 
 def test_one_layer_is_in_memory_at_a_time(tmp_path: Path) -> None:
     _, streamed = both(sharded(tmp_path / "model", "bert"))
-    model, layers = streamed.model, streamed.anatomy.layers(streamed.model)
-    present: set[tuple[int, ...]] = set()
-
-    def look(module: Any, args: Any) -> None:
-        present.add(tuple(n for n, layer in enumerate(layers) if not any(map(is_unread, layer.parameters()))))
-
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(look)
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    arrays(model, np.arange(COUNT), folder)
-    assert present == {(3,), (0, 3), (1, 3), (2, 3)}
-    assert all(is_unread(p) for layer in layers[:-1] for p in layer.parameters())
+    present, lower = layers_in_memory(streamed.model, streamed.anatomy)
+    (tmp_path / "cache").mkdir()
+    arrays(streamed.model, np.arange(COUNT), tmp_path / "cache")
+    assert {*present} == {(3,), (0, 3), (1, 3), (2, 3)} and all(map(is_unread, lower))

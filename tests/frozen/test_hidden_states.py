@@ -1,11 +1,6 @@
-"""Cached hidden states equal the hidden states of the model, in the order of the batch.
+"""Cached hidden states are those of the model. They are computed once, listed, verified and removed.
 
-- Hidden states are computed once and are the same in every batch. Incomplete files are never used.
-- The key of cached hidden states.
-- A damaged shard is found and computed again.
-- Cached hidden states on this machine: list, remove, verify.
-- Disk errors while hidden states are written.
-- Hidden states that no later command reads.
+Damaged ones are computed again. ``tests/faults/test_failing_cache.py`` lets every operation of the disk fail.
 """
 
 import dataclasses
@@ -84,15 +79,6 @@ def test_rows_from_several_shards_have_the_order_of_the_batch(cache: Cache) -> N
         assert torch.equal(states.head(rows)[0], torch.cat([states.head(np.array([row]))[0] for row in rows]))
 
 
-@pytest.mark.parametrize("reads", ["first", "last"])
-def test_the_head_gets_the_state_of_the_token_that_it_reads(cache: Cache, reads: str) -> None:
-    tokens = ragged_tokens(8)
-    states = cache.load(tokens, range(8), head_reads=reads)
-    for row in range(8):
-        whole = states.tokens(4, np.array([row]))[0]
-        assert torch.equal(states.head(np.array([row]))[0, 0], whole[0 if reads == "first" else -1])
-
-
 def test_the_last_token_is_the_last_one_whose_id_is_not_the_padding_id(tmp_path: Path) -> None:
     """As in transformers: if end-of-text is also the padding token, the head reads the token before it."""
     model = small_model("gpt2")
@@ -116,11 +102,6 @@ def test_an_example_of_the_maximum_length(tmp_path: Path) -> None:
     assert states.tokens(4, np.array([5])).shape == (1, 29, WIDTH)
 
 
-def test_it_has_rows_only_if_all_of_them_are_cached(cache: Cache) -> None:
-    states = cache.load(ragged_tokens(20), range(10))
-    assert states.has(np.arange(10)) and not states.has(np.array([3, 15])) and not states.has(np.array([15]))
-
-
 def test_only_what_is_missing_is_computed(cache: Cache) -> None:
     def times() -> dict[Path, tuple[int, int]]:
         return {shard: (shard.stat().st_mtime_ns, shard.stat().st_ino) for shard in cache.shards}
@@ -138,6 +119,7 @@ def test_only_what_is_missing_is_computed(cache: Cache) -> None:
     assert state_bytes(states, range(5)) == state_bytes(states, range(25, 30))
     states = cache.load(tokens, range(10), StateSelection((2, 3), head=False))  # a larger selection
     assert cache.computed == 10 and states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[10]
+    assert states.has(np.arange(10)) and not states.has(np.array([3, 15])) and not states.has(np.array([15]))
     cache.load(tokens, range(5), weights="other")
     recipes = [json.loads(file.read_text())["weights"] for file in cache.folder.glob("*/recipe.json")]
     assert cache.computed == 5 and sorted(recipes) == ["other", "w"]
@@ -280,23 +262,6 @@ def raises(number: int) -> Callable[..., None]:
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-@pytest.mark.parametrize("function", ["posix_fallocate", "fsync"])
-@pytest.mark.usefixtures("small_shards")
-def test_complete_shards_remain_when_the_disk_is_full(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    """Incomplete files are removed, and the next call computes only the missing rows."""
-    tokens = ragged_tokens(21)
-    first = state_bytes(cache.load(tokens, range(7)), range(7))
-    with monkeypatch.context() as disk:
-        disk.setattr(os, function, raises(errno.ENOSPC))
-        with pytest.raises(FrostlineError, match=r"\(No space left on device\): free disk space .*cache_limit"):
-            cache.load(tokens, range(21))
-    assert len(cache.shards) == 1 and not list(cache.folder.glob("*/*.part"))
-    assert state_bytes(cache.load(tokens, range(21)), range(7)) == first
-    assert cache.computed == 14
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from frostline.frozen import logits
 from frostline.frozen.logits import logits_of_texts
 from frostline.model import classifier as classifiers
 from frostline.model import streaming
-from frostline.model.classifier import Classifier, load_classifier, write_classifier
+from frostline.model.classifier import Classifier, load_classifier
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
 from frostline.model.weights import is_unread
-from small_models import both, sharded, sharded_classifier
+from frozen.passes import layers_in_memory
+from small_models import both, sharded, sharded_classifier, write_head
 from tiny import sentences
 
 COUNT = 24
@@ -99,13 +100,8 @@ def test_other_heads(kind: HeadKind, tmp_path: Path) -> None:
     """Models that were tuned with streamed layers and another head. Their lower layers are copied from file to file."""
     loaded, pretrained = both(sharded(tmp_path / "model", "bert"))
     for name, one in (("loaded", loaded), ("streamed", pretrained)):
-        one = one.with_head(kind)
-        one.start_run(frozenset(one.new), 0)
-        folder = tmp_path / name
-        folder.mkdir()
-        write_classifier(folder, one.model, 32)
-        one.tokenizer.save_pretrained(folder)
-        assert has_equal_logits(folder)
+        write_head(one, kind, tmp_path / name)
+        assert has_equal_logits(tmp_path / name)
     tokens = load_classifier(tmp_path / "loaded").encode(texts())
     expected, found = (logits_of_texts(load_classifier(tmp_path / name), tokens) for name in ("loaded", "streamed"))
     assert torch.equal(expected, found)
@@ -113,37 +109,16 @@ def test_other_heads(kind: HeadKind, tmp_path: Path) -> None:
 
 def test_a_bilstm_that_tags_words_reads_its_lower_layers_together(tmp_path: Path) -> None:
     _, pretrained = both(sharded(tmp_path / "model", "bert"))
-    one = pretrained.with_head(HeadKind(OWN, lstm_width=8, states=2))
-    one.start_run(frozenset(one.new), 0)
-    (tmp_path / "saved").mkdir()
-    write_classifier(tmp_path / "saved", one.model, 32)
-    one.tokenizer.save_pretrained(tmp_path / "saved")
+    write_head(pretrained, HeadKind(OWN, lstm_width=8, states=2), tmp_path / "saved")
     assert has_equal_logits(tmp_path / "saved", of_words=True)
-
-
-def layers_in_memory(classifier: Classifier) -> tuple[list[tuple[int, ...]], dict[str, Any]]:
-    """The layers that are in memory when a linear module runs, without repetitions; and the weights of the lower layers."""
-    model, anatomy = classifier.model, classifier.anatomy
-    assert anatomy is not None
-    layers, present = anatomy.layers(model), list[tuple[int, ...]]()
-
-    def look(module: Any, args: Any) -> None:
-        found = tuple(n for n, layer in enumerate(layers) if not any(map(is_unread, layer.parameters())))
-        present.extend([found] * (present[-1:] != [found]))
-
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(look)
-    return present, {n: p for layer in layers[:-1] for n, p in layer.named_parameters()}
 
 
 def test_each_layer_is_read_once_and_is_alone_in_memory(tmp_path: Path) -> None:
     """Beside the last layer, which is never released."""
     by_layer = streamed(sharded_classifier(tmp_path / "model", "bert"))
-    present, lower = layers_in_memory(by_layer)
+    present, lower = layers_in_memory(by_layer.model, by_layer.anatomy)
     logits_of_texts(by_layer, by_layer.encode(texts()))
-    assert present == [(0, 3), (1, 3), (2, 3), (3,)]
-    assert all(map(is_unread, lower.values()))
+    assert present == [(0, 3), (1, 3), (2, 3), (3,)] and all(map(is_unread, lower))
 
 
 def test_weights_that_a_layer_computes_with_are_aligned(tmp_path: Path) -> None:
@@ -162,7 +137,7 @@ def test_texts_that_do_not_fit_on_the_disk_together(tmp_path: Path, monkeypatch:
     tokens = whole.encode(texts())
     expected = logits_of_texts(whole, tokens)
     longest = 4 * by_layer.anatomy.width * 8 * int(tokens.lengths.max()) if by_layer.anatomy else 0
-    present, _ = layers_in_memory(by_layer)
+    present, _ = layers_in_memory(by_layer.model, by_layer.anatomy)
     free = [logits.RESERVED_BYTES + longest]
     monkeypatch.setattr(logits, "free_bytes", lambda folder: free[-1])
     assert torch.equal(logits_of_texts(by_layer, tokens), expected)

@@ -1,7 +1,4 @@
-"""Readers of batches: each batch once, in order, and none on its way at the end.
-
-- Copies of hidden states on a device have the rows of the cache in the order of the batch. They stay within a limit.
-"""
+"""Readers give each batch once, in order. Copies of hidden states on a device have the same rows, and stay within a limit."""
 
 from collections.abc import Sequence
 from typing import Any
