@@ -1,7 +1,4 @@
-"""Anatomy: the layers of real model types, the place of every parameter, and the reasons of refusals.
-
-- Train and eval mode of trained and frozen modules.
-"""
+"""Anatomy: the layers of model types, the place of every parameter, reasons of refusals, and modules in train and eval mode."""
 
 import re
 from pathlib import Path
@@ -17,7 +14,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.model_files import layers_in_config
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_place
 from frostline.model.ways import Way
-from small_models import REASONS, TYPES, load, small_batch, small_model
+from small_models import REASONS, TYPES, load, small, small_batch, small_model
 
 ENCODER_DECODERS = ("bart", "bigbird_pegasus", "mbart", "mt5", "mvp", "plbart", "t5", "t5gemma", "t5gemma2", "umt5")
 REFUSED = {
@@ -125,8 +122,7 @@ def test_the_final_norm_is_found(model_type, path):
     ],
 )
 def test_parameters_that_all_layers_share_are_in_the_embeddings(model_type, name):
-    model = small_model(model_type)
-    anatomy = find_layers(model, small_batch(model))
+    _, _, anatomy = small(model_type)
     assert anatomy.places[name] == EMBEDDINGS
     assert name not in Way(tune=4).parameters(anatomy) and name in Way(tune="full").parameters(anatomy)
 
@@ -209,48 +205,44 @@ def test_probe_batch_holds_ordinary_tokens_padded_on_the_right():
         assert not special & ids and len(ids) > 100
 
 
-@pytest.mark.parametrize("k, tune_pooler", [(0, True), (1, False), (3, True), ("full", False)])
-def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
+@pytest.mark.parametrize(
+    "way, pooler",
+    [
+        *((Way(tune=k), pooler) for k, pooler in ((0, True), (1, False), (3, True), ("full", False))),
+        *(
+            (Way(modules=names), True)
+            for names in (("layer.0.output", "pooler"), ("embeddings",), ("query", "LayerNorm"))
+        ),
+    ],
+    ids=str,
+)
+def test_frozen_modules_are_in_eval_mode(tiny_bert, way, pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Way(tune=k).parameters(anatomy, pooler=tune_pooler)
+    names = way.parameters(anatomy, pooler=pooler)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
-        own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
+        inside, own = (
+            {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=recurse)}
+            for recurse in (True, False)
+        )
         assert not own or module.training == bool(own & names), path
-    for number, layer in enumerate(anatomy.layers(model)):
-        tuned = k == "full" or number >= 3 - k
-        assert all(module.training == tuned for module in layer.modules())
-    assert model.dropout.training  # the dropout of the classifier head
-    assert model.bert.embeddings.dropout.training == (k == "full")
-
-
-@pytest.mark.parametrize("modules", [["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
-def test_with_named_modules_all_modules_without_trained_parameters_are_in_eval_mode(tiny_bert, modules):
-    pretrained = load(tiny_bert)
-    model, anatomy = pretrained.model, pretrained.anatomy
-    names = Way(modules=modules).parameters(anatomy)
-    set_train_mode(model.train(), anatomy, names)
-    for path, module in model.named_modules():
-        inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
-        own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
-        if inside and not inside & names:
-            assert not any(part.training for part in module.modules()), path
-        assert module.training or not own & names, path
+        assert not inside or inside & names or not any(part.training for part in module.modules()), path
+        assert not inside or inside - names or all(part.training for part in module.modules()), path
     for number, layer in enumerate(anatomy.layers(model)):
         assert layer.output.dropout.training == any(f"{anatomy.path}.{number}.output." in name for name in names)
     assert model.dropout.training  # the dropout of the classifier head
+    assert model.bert.embeddings.dropout.training == any(".embeddings." in name for name in names)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "deberta-v2", "distilbert"])
 def test_no_dropout_below_the_first_tuned_layer(model_type):
-    model = small_model(model_type)
-    anatomy = find_layers(model, small_batch(model))
+    model, batch, anatomy = small(model_type)
     set_train_mode(model, anatomy, Way(tune=1).parameters(anatomy))
     inputs = []
     anatomy.layers(model)[3].register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
     with torch.no_grad():
-        outputs = [model(**small_batch(model)).logits for _ in range(2)]
+        outputs = [model(**batch).logits for _ in range(2)]
     assert torch.equal(*inputs) and not torch.equal(*outputs)
 
 

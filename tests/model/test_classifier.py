@@ -1,8 +1,4 @@
-"""A loaded classifier: its logits do not depend on where its file stores the weights.
-
-- The folder of a classifier with a pooled head, as sentence-transformers, transformers and frostline read it.
-- The folder of a classifier with a BiLSTM, as frostline and transformers read it.
-"""
+"""The folder of a classifier with a pooled head or a BiLSTM, as frostline, transformers and sentence-transformers read it."""
 
 import json
 from pathlib import Path
@@ -15,11 +11,11 @@ from transformers import AutoModel
 
 import frostline
 from frostline import FrostlineError
-from frostline.model.classifier import format_of, is_tagger, load_classifier, write_classifier
+from frostline.model.classifier import format_of, is_tagger, load_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.terms import LAST, MEAN, HeadKind
-from small_models import edit_config, load, random_texts, write_base
+from small_models import edit_config, load, random_texts, write_base, write_head
 from tiny import sentences
 
 
@@ -36,13 +32,11 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_predictions_are_bitwise_identical_wherever_the_file_stores_the_weights(moved: list[Path]) -> None:
+    """All weights but the table of the vocabulary are aligned."""
     for text in random_texts(6):  # a product with a single row depends on the address of the weights
         values = [frostline.predict(folder, [text]).values for folder in moved]
         for other in values[1:]:
             np.testing.assert_array_equal(values[0], other)
-
-
-def test_all_weights_but_the_table_of_the_vocabulary_are_aligned(moved: list[Path]) -> None:
     for folder in moved:
         model = load_classifier(folder).model
         table = model.get_input_embeddings().weight
@@ -50,15 +44,6 @@ def test_all_weights_but_the_table_of_the_vocabulary_are_aligned(moved: list[Pat
 
 
 TEXTS = [row["text"] for row in sentences(9)]
-
-
-def written(pretrained, folder, reads, max_length=12):
-    """The folder of the classifier, and its model."""
-    model = pretrained.with_head(HeadKind(reads)).model
-    with quiet_loading():
-        write_classifier(folder, model, max_length)
-    pretrained.tokenizer.save_pretrained(folder)
-    return folder, model
 
 
 def logits(model, tokenizer, texts, pairs=None, max_length=12):
@@ -73,8 +58,14 @@ def pretrained(tiny_bert):
 
 
 @pytest.fixture
-def folder(pretrained, tmp_path):
-    return written(pretrained, tmp_path / "m", MEAN)[0]
+def model(pretrained, tmp_path):
+    return write_head(pretrained, HeadKind(MEAN), tmp_path / "m", max_length=12)
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    """The folder of the model."""
+    return tmp_path / "m"
 
 
 def opened(folder):
@@ -87,8 +78,8 @@ def opened(folder):
 
 @pytest.mark.parametrize("reads", [MEAN, LAST])
 def test_sentence_transformers_gives_the_logits(pretrained, tmp_path, reads):
-    folder, model = written(pretrained, tmp_path / "m", reads)
-    found = opened(folder)
+    model = write_head(pretrained, HeadKind(reads), tmp_path / "m", max_length=12)
+    found = opened(tmp_path / "m")
     assert np.abs(found.encode(TEXTS) - logits(model, pretrained.tokenizer, TEXTS)).max() < 1e-5
     pairs = [("good film", "a bad plot"), ("it was warm", "the cast")]
     expected = logits(model, pretrained.tokenizer, *map(list, zip(*pairs, strict=True)))
@@ -98,9 +89,9 @@ def test_sentence_transformers_gives_the_logits(pretrained, tmp_path, reads):
 
 def test_the_last_token_of_a_decoder_is_that_before_the_padding(tmp_path):
     pretrained = load(write_base(tmp_path / "base", "llama"))
-    folder, model = written(pretrained, tmp_path / "m", LAST, 64)
-    texts = random_texts(9)
-    assert np.abs(opened(folder).encode(texts) - logits(model, pretrained.tokenizer, texts, max_length=64)).max() < 1e-5
+    model, texts = write_head(pretrained, HeadKind(LAST), tmp_path / "m", max_length=64), random_texts(9)
+    expected = logits(model, pretrained.tokenizer, texts, max_length=64)
+    assert np.abs(opened(tmp_path / "m").encode(texts) - expected).max() < 1e-5
 
 
 def test_transformers_opens_the_base_model(pretrained, folder):
@@ -111,16 +102,14 @@ def test_transformers_opens_the_base_model(pretrained, folder):
     assert all(torch.equal(p, expected[name]) for name, p in base.named_parameters())
 
 
-def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, folder, tmp_path):
+def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, model, folder, tmp_path):
     with quiet_loading():
         opened(folder).save(str(tmp_path / "again"))
     for one in (folder, tmp_path / "again"):
         classifier = load_classifier(one)
         assert format_of(one) == "sentence-transformers"
         found = logits(classifier.model, classifier.tokenizer, TEXTS)
-        assert (
-            np.abs(found - logits(pretrained.with_head(HeadKind(MEAN)).model, pretrained.tokenizer, TEXTS)).max() < 1e-5
-        )
+        assert np.abs(found - logits(model, pretrained.tokenizer, TEXTS)).max() < 1e-5
         assert classifier.model.config.id2label == {0: "no", 1: "yes"}
 
 
@@ -167,15 +156,6 @@ def roberta(tmp_path_factory):
     return load(write_base(tmp_path_factory.mktemp("base"), "roberta"))
 
 
-def written_lstm(roberta, folder, kind):
-    """The folder of the classifier, and its model."""
-    model = roberta.with_head(kind).model
-    with quiet_loading():
-        write_classifier(folder, model, 32)
-    roberta.tokenizer.save_pretrained(folder)
-    return model
-
-
 def lstm_logits(model, tokenizer):
     with torch.no_grad():
         return model(**tokenizer(LSTM_TEXTS, padding=True, return_tensors="pt")).logits
@@ -183,7 +163,7 @@ def lstm_logits(model, tokenizer):
 
 @pytest.mark.parametrize("kind", [HeadKind(MEAN, 5, 3), HeadKind("type", 5, 2)], ids=str)
 def test_frostline_opens_it(roberta, tmp_path, kind):
-    model = written_lstm(roberta, tmp_path, kind)
+    model = write_head(roberta, kind, tmp_path)
     of_words = kind.reads == "type"
     assert format_of(tmp_path) == "frostline" and is_tagger(tmp_path) == of_words
     found = load_classifier(tmp_path, of_words=of_words)
@@ -192,7 +172,7 @@ def test_frostline_opens_it(roberta, tmp_path, kind):
 
 @pytest.mark.parametrize("damage", ["{}", "{", '{"width": 64, "outputs": 3}'])
 def test_a_damaged_head_is_named(roberta, tmp_path, damage):
-    written_lstm(roberta, tmp_path, HeadKind(MEAN, 5))
+    write_head(roberta, HeadKind(MEAN, 5), tmp_path)
     (tmp_path / "head.json").write_text(damage)
     assert not is_tagger(tmp_path)
     with pytest.raises(FrostlineError, match=r"the head in head\.json and head\.safetensors cannot be loaded"):
@@ -200,7 +180,7 @@ def test_a_damaged_head_is_named(roberta, tmp_path, damage):
 
 
 def test_the_head_describes_itself_and_transformers_opens_the_base_model(roberta, tmp_path):
-    written_lstm(roberta, tmp_path, HeadKind(MEAN, 5, 3))
+    write_head(roberta, HeadKind(MEAN, 5, 3), tmp_path)
     with quiet_loading():
         base = AutoModel.from_pretrained(tmp_path)
     expected = dict(roberta.model.base_model.named_parameters())

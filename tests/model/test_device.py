@@ -1,8 +1,4 @@
-"""The machine: requested and available devices and precisions.
-
-- Measured memory of a run and of a process.
-- Attention as GPUs compute packed batches, on a CPU.
-"""
+"""The machine: requested and available devices and precisions, and measured memory of a run and of a process."""
 
 import contextlib
 import os
@@ -32,10 +28,6 @@ from frostline.model.device import (
     sampled_peak,
     this_machine,
 )
-from frostline.model.packed_layout import Layout
-from frostline.training.train import run, run_stacked
-from model.test_stacking import RUNS, context_of, furthest, spec_of
-from training.runs import outcome
 
 CPU = Machine(torch.device("cpu"), "float32")
 
@@ -185,43 +177,3 @@ def test_the_memory_of_a_gpu_is_its_own_and_that_of_a_cpu_the_machines(monkeypat
 )
 def test_libraries_of_gpus_report_lack_of_memory_in_their_own_words(error: Exception, ran_out: bool) -> None:
     assert memory_ran_out(error) == ran_out
-
-
-@pytest.fixture
-def attention_of_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A function that switches it on: one lookup spreads queries, keys and values over the padded grid."""
-
-    def switch() -> None:
-        monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
-        monkeypatch.setattr(Layout, "indexed", True)
-
-    return switch
-
-
-@pytest.mark.parametrize(
-    ("model_type", "tune"), [("bert", "full"), ("gpt2", 1), ("qwen2", "full"), ("modernbert", 1)]
-)  # qwen2 has fewer key heads
-def test_the_attention_of_gpus_gives_the_same_results(
-    tmp_path: Path, attention_of_gpus: Callable[[], None], model_type: str, tune: int | str
-) -> None:
-    experiment = context_of(model_type, tmp_path)
-    specs = [spec_of(tune, *run_values) for run_values in RUNS]
-    alone = [run(spec, experiment) for spec in specs]
-    attention_of_gpus()
-    again = [run(spec, experiment) for spec in specs]
-    for one, other, expected in zip(run_stacked(specs, experiment, batched=True), again, alone, strict=True):
-        assert furthest(one, expected) < 2e-4 and furthest(other, expected) < 2e-4
-
-
-def test_a_run_that_diverges_does_not_change_the_other_runs(
-    tmp_path: Path, attention_of_gpus: Callable[[], None]
-) -> None:
-    """Padding has copies of tokens. None of them are those of another run."""
-    attention_of_gpus()
-    experiment, found = context_of("bert", tmp_path), []
-    for rate in (1e-3, 1e30):
-        specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
-        found.append(run_stacked(specs, experiment, batched=True))
-    assert found[1][0].record.outcome == "diverged"
-    for n in (1, 2):
-        assert outcome(found[1][n]) == outcome(found[0][n])

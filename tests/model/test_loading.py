@@ -220,17 +220,6 @@ def test_a_hub_name_is_loaded_from_the_hubs_cache(tiny_bert, tmp_path, monkeypat
     assert (from_hub.weights, from_hub.vocabulary) == (from_folder.weights, from_folder.vocabulary)
 
 
-def test_a_tokenizer_without_a_padding_token_pads_with_the_end_of_text_token(gpt2):
-    pretrained = load(gpt2)
-    assert pretrained.tokenizer.pad_token == "<end>" and pretrained.tokenizer.padding_side == "right"
-    assert pretrained.model.config.pad_token_id == 0 and pretrained.max_length == 32
-    tokens = encode(pretrained.tokenizer, ["good film good", "film", ""], None, 32)
-    with torch.no_grad():
-        together = pretrained.model(**tokens.batch(np.arange(3))).logits
-        alone = torch.cat([pretrained.model(**tokens.batch(np.array([n]))).logits for n in range(3)])
-    assert (together - alone).abs().max() < 1e-5
-
-
 @pytest.mark.parametrize("limit, expected", [(20, 20), (1000, 30)])
 def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expected):
     """RoBERTa numbers positions from 2 on, so 32 positions allow 30 tokens."""
@@ -277,14 +266,11 @@ def test_position_limit_of_models_that_number_from_the_padding(model_type, setti
                 model(input_ids=ids)
 
 
-@pytest.mark.parametrize("positions, limit", [(40, 40), (1, 1), (0, None), (-1, None)])
-def test_position_limit_without_an_offset(positions, limit):
+def test_position_limit_without_an_offset_or_positions():
     model = small_model("bert")
-    model.config.max_position_embeddings = positions
-    assert position_limit(model) == limit
-
-
-def test_a_model_without_positions_has_no_position_limit():
+    for positions, limit in ((40, 40), (1, 1), (0, None), (-1, None)):
+        model.config.max_position_embeddings = positions
+        assert position_limit(model) == limit
     model = small_model("bloom")
     assert not hasattr(model.config, "max_position_embeddings") and position_limit(model) is None
 
@@ -337,10 +323,8 @@ def test_hidden_states_of_every_type_are_those_of_transformers(tmp_path, model_t
     first, second = numbered_texts(12, 5, 9), numbered_texts(4, 6, 2)
     tokens = suited(encode(pretrained.tokenizer, first, second, 64), pretrained.model, pretrained.tokenizer)
     together = hidden_states(pretrained.model.base_model, tokens.batch(np.arange(3)))
-    reference, plain = (
-        AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval(),
-        AutoTokenizer.from_pretrained(tmp_path),
-    )
+    reference = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    plain = AutoTokenizer.from_pretrained(tmp_path)
     types = getattr(pretrained.model.config.get_text_config(), "type_vocab_size", None)
     for n, both in enumerate(zip(first, second, strict=True)):
         given = dict(plain(*both, return_tensors="pt"))

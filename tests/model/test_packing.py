@@ -1,7 +1,4 @@
-"""Packed batches: packing and unpacking, groups of similar length, and the context in which a model runs them.
-
-- Masks of padded batches on devices other than CPUs.
-"""
+"""Packed batches: packing and unpacking, groups of similar length, the context in which a model runs them, and masks."""
 
 import pytest
 import torch
@@ -29,14 +26,13 @@ def numbers(*shape):
 
 
 @given(ragged, st.integers(0, 5))
-def test_unpack_undoes_pack_and_pads_with_zeros(lengths, padding):
+def test_unpack_undoes_pack_and_pads_with_zeros_which_have_no_gradient(lengths, padding):
     layout = layout_of(lengths, padding)
-    x = numbers(len(lengths), max(lengths) + padding, 2, 3)  # [B, S, H, C]
-    again = layout.unpack(layout.pack(x))
-    assert again.shape == x.shape
-    for row, length in enumerate(lengths):
-        assert torch.equal(again[row, :length], x[row, :length])
-        assert not again[row, length:].any()
+    x = numbers(len(lengths), max(lengths) + padding, 2, 3).requires_grad_()  # [B, S, H, C]
+    again, weights, real = layout.unpack(layout.pack(x)), numbers(*x.shape).sqrt(), layout.mask[:, :, None, None]
+    assert torch.equal(again, x * real)
+    (again * weights).sum().backward()
+    assert torch.equal(x.grad, weights * real)
 
 
 @given(ragged)
@@ -54,6 +50,7 @@ stacks = st.integers(1, 3).flatmap(
 
 @given(stacks, st.integers(1, 16), st.integers(0, 5))
 def test_each_run_has_its_real_tokens_in_order_filled_up_with_copies_of_its_first_token(runs, multiple, padding):
+    """Copies have no gradient."""
     lengths = [length for run in runs for length in run]
     layout = Layout(torch.tensor(lengths), max(lengths) + padding, len(runs), tokens_multiple=multiple)
     x = numbers(len(lengths), max(lengths) + padding, 2)  # [B, S, D]
@@ -65,27 +62,11 @@ def test_each_run_has_its_real_tokens_in_order_filled_up_with_copies_of_its_firs
         assert torch.equal(own[: sum(run)], real) and (own[sum(run) :] == examples[0, 0]).all()
     one = layout_of(lengths, padding)
     assert torch.equal(layout.split_by_run(one.pack(x)), packed)
-    assert torch.equal(layout.unpack(packed), one.unpack(one.pack(x)))
-
-
-@given(stacks, st.integers(1, 16))
-def test_copies_have_no_gradient(runs, multiple):
-    lengths = torch.tensor([length for run in runs for length in run])
-    layout = Layout(lengths, int(lengths.max()), len(runs), tokens_multiple=multiple)
-    packed = layout.pack(numbers(len(lengths), layout.length, 2)).requires_grad_()
-    layout.unpack(packed).sum().backward()
-    assert torch.equal(packed.grad[..., 0] == 1, layout.is_real) and torch.equal(
-        packed.grad[..., 0] != 0, layout.is_real
-    )
-
-
-@given(ragged, st.integers(0, 5))
-def test_gradients_reach_real_tokens_once_and_no_padding(lengths, padding):
-    layout = layout_of(lengths, padding)
-    x = numbers(len(lengths), max(lengths) + padding, 3).requires_grad_()
-    weights = numbers(*x.shape).sqrt()
-    (layout.unpack(layout.pack(x)) * weights).sum().backward()
-    assert torch.equal(x.grad, weights * layout.mask[:, :, None])
+    packed.requires_grad_()
+    again = layout.unpack(packed)
+    assert torch.equal(again, one.unpack(one.pack(x)))
+    again.sum().backward()
+    assert torch.equal(packed.grad, layout.is_real[..., None].expand_as(packed).float())
 
 
 @given(stacks, st.integers(1, 16))

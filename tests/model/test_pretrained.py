@@ -8,7 +8,7 @@ from transformers import BertForSequenceClassification
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.pretrained import _checksums
-from frostline.model.terms import HEAD, POOLER
+from frostline.model.terms import POOLER
 from frostline.model.ways import Way
 from small_models import edit_config, edit_weights, load, values
 
@@ -74,30 +74,6 @@ def test_the_digest_of_a_model_with_code_of_its_own_depends_on_this_code(folder)
     code.write_text(f"{OWN_CODE}    scale = 2\n")
     second = load(folder, trust_remote_code=True)
     assert first.weights != second.weights and first.vocabulary == second.vocabulary
-
-
-def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
-    pretrained = load(tiny_bert)
-    head = {name for name, place in pretrained.anatomy.places.items() if place == HEAD}
-    assert pretrained.new == head
-
-    def initial_head(k, seed):
-        torch.rand(7)  # random numbers drawn before must not matter
-        pretrained.start_run(Way(tune=k).parameters(pretrained.anatomy), seed)
-        return values(pretrained, head)
-
-    with torch.random.fork_rng():
-        first = initial_head(0, 5)
-        assert first["classifier.weight"].std() > 0
-        for k in (0, 1, 3, "full", 0):
-            assert equal(initial_head(k, 5), first)
-        assert not torch.equal(initial_head(0, 6)["classifier.weight"], first["classifier.weight"])
-        state = torch.get_rng_state()
-        trained = pretrained.start_run(Way(tune=0).parameters(pretrained.anatomy), 7)
-        assert torch.equal(torch.get_rng_state(), state) and trained
-    other = load(tiny_bert)
-    other.start_run(Way(tune=2).parameters(other.anatomy), 5)
-    assert equal(values(other, head), first)
 
 
 class Refusing:

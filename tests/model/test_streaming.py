@@ -1,9 +1,4 @@
-"""Layers that are read when they run.
-
-- A model without its weights: every parameter and buffer is where transformers puts it, and conversions are refused.
-- Single weights from safetensors files, and values that are not in memory.
-- A model whose layers are streamed is saved as the same model in memory.
-"""
+"""A model whose layers are read when they run has the values of the model in memory, and is saved as the same model."""
 
 from collections.abc import Mapping
 from pathlib import Path

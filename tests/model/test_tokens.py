@@ -1,7 +1,4 @@
-"""Encoded examples: batches equal those of the tokenizer; truncation, empty texts and digests.
-
-- The vocabulary of a model: its tables, and tokens that it does not know.
-"""
+"""Encoded examples: batches equal those of the tokenizer; truncation, empty texts, digests, and unknown tokens."""
 
 import json
 import re
@@ -38,6 +35,7 @@ from frostline.data.tags import joined
 from frostline.model.classifier import Classifier
 from frostline.model.loading import load_tokenizer
 from frostline.model.tokens import CHUNK, Tokens, chunks_within, encode, suited, vocabulary_size, vocabulary_tables
+from small_models import bare_tokenizer
 from tagged import split_tokenizer
 
 TEXTS = ["the film was good", "", "   ", "a", "unknown wörds 映画 😀 here", "good " * 50, "NA", "the\nplot\twas dull"]
@@ -49,21 +47,6 @@ small = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1
 @pytest.fixture(scope="module")
 def bert(tiny_bert):
     return AutoTokenizer.from_pretrained(tiny_bert)
-
-
-@pytest.fixture
-def bare():
-    """A tokenizer that adds no special tokens, like GPT-2's."""
-    vocabulary = {"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unknown>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        unk_token="<unknown>",
-        eos_token="<end>",
-        pad_token="<end>",
-        model_input_names=["input_ids", "attention_mask"],
-    )
 
 
 def tokens_of(rows, **more):
@@ -112,7 +95,8 @@ def test_dropped_counts_truncated_tokens(bert, pairs):
     assert ((tokens.dropped > 0) == (whole.lengths > 8)).all()
 
 
-def test_an_empty_text_without_tokens_becomes_one_end_of_text_token(bare):
+def test_an_empty_text_without_tokens_becomes_one_end_of_text_token(tmp_path):
+    bare = bare_tokenizer(tmp_path, pad_token="<end>", model_input_names=["input_ids", "attention_mask"])
     tokens = encode(bare, ["good film", "", "film"], None, 8)
     assert tokens.inputs["input_ids"].tolist() == [2, 3, 0, 3]
     assert tokens.lengths.tolist() == [2, 1, 1] and tokens.dropped.tolist() == [0, 0, 0]
