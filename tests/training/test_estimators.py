@@ -18,13 +18,13 @@ from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
 from frostline.training.train import run
 from tagged import LABELS, small_base
-from training.runs import spec_of, with_states, with_texts
+from training.runs import context_of, spec_of, with_states
 from training.test_tagging import context_of as tagging_context
 
 
 @pytest.fixture(scope="module")
 def experiment(tiny_bert: Path) -> Experiment:
-    return with_texts(tiny_bert)
+    return context_of(tiny_bert)
 
 
 PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for name in ("probe", "words"))
@@ -95,7 +95,7 @@ def test_the_words_model_is_that_of_the_texts_of_the_run(experiment: Experiment)
 
 
 def test_the_words_model_predicts_numbers_of_any_size(tiny_bert: Path) -> None:
-    experiment = with_texts(tiny_bert, regression=True)
+    experiment = context_of(tiny_bert, regression=True)
     far = {name: replace(part, targets=part.targets - 1e6) for name, part in experiment.examples.items()}
     fitted = ESTIMATORS["words"].fit(WORDS, replace(experiment, examples=far), None)
     assert (fitted.logits(experiment.splits["test"], "test") < -9e5).all()

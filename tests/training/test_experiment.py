@@ -1,15 +1,10 @@
 """Runs from cached hidden states, of the last layers or of named modules, give the same results as runs of the whole model."""
 
-import numpy as np
 import pytest
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from frostline.training.experiment import Batching
 from frostline.training.train import run
-from tiny import GOOD
-from training.runs import context_of, largest_difference, named_spec, outcome, spec_of, with_states
+from training.runs import largest_difference, named_spec, outcome, spec_of, with_states
 
 CASES = [  # a run, its cut, and whether batches are packed
     *((spec_of(k), 3 - k, True) for k in (0, 1, 2)),
@@ -56,36 +51,3 @@ def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_pa
         one = run(spec_of(tune), cached)
         assert one.record.provenance.cut is None and one.record.cost.forward_pass_seconds == 0
         assert outcome(one) == outcome(run(spec_of(tune), uncached))
-
-
-def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, experiment, tmp_path):
-    run(spec_of("full"), uncached)
-    later = with_states(uncached, tmp_path)
-    rows = np.arange(len(uncached.tokens))
-    for cut in (1, 2):
-        assert torch.equal(later.states.tokens(cut, rows), experiment.states.tokens(cut, rows))
-
-
-def test_an_end_token_that_is_also_the_padding_token(tmp_path):
-    """The cached hidden state belongs to the token that the head reads."""
-    words = Tokenizer(
-        models.WordLevel({"<end>": 0, "<unknown>": 1, **{w: n for n, w in enumerate(GOOD, 2)}}, "<unknown>")
-    )
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(single="$A <end>", special_tokens=[("<end>", 0)])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", model_max_length=32
-    )
-    fast.save_pretrained(tmp_path / "model")
-    sizes = {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 32, "vocab_size": 8}
-    sizes |= {"bos_token_id": 0, "eos_token_id": 0}
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.2)).save_pretrained(tmp_path / "model")
-    without = context_of(tmp_path / "model")
-    assert (
-        without.head_reads == "last" and (without.tokens.inputs["input_ids"][without.tokens.offsets[1:] - 1] == 0).all()
-    )
-    cached = with_states(without, tmp_path / "cached")
-    for k in (0, 1):
-        assert largest_difference(run(spec_of(k), cached), run(spec_of(k), without)) < 1e-3

@@ -9,7 +9,7 @@ from frostline.frozen.readers import DeviceCopies, Reader
 from frostline.training.forward import ForwardFunction
 from frostline.training.train import run
 from frozen.passes import RecordedStream
-from training.runs import context_of, largest_difference, named_spec, outcome, spec_of, weights_of, with_states
+from training.runs import context_of, largest_difference, outcome, spec_of, weights_of, with_states
 
 
 @pytest.mark.parametrize("k", [0, "full"])
@@ -76,23 +76,6 @@ def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(ex
     assert one.record.audit.checks["frozen_in_eval_mode"] is False
     assert one.record.audit.checks["frozen_bytes_unchanged"] is True
     assert outcome(one)[1] != outcome(run(spec_of(1), uncached))[1]
-
-
-def test_a_frozen_layer_above_a_named_module_has_no_dropout(experiment):
-    modes = {}
-    layers = experiment.pretrained.anatomy.layers(experiment.pretrained.model)
-    hooks = [
-        layer.register_forward_hook(
-            lambda layer, args, out, n=n: modes.setdefault(n, set()).add(layer.output.dropout.training)
-        )
-        for n, layer in enumerate(layers)
-    ]
-    try:
-        run(named_spec("layer.1"), experiment)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    assert modes == {0: {False}, 1: {True, False}, 2: {False}}  # in training and in evaluation
 
 
 @pytest.mark.parametrize("evaluations", [0, 1])

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from frostline.training.train import run, run_stacked, set_mode, training_session
-from model.test_stacking import furthest, spec_of
-from training.runs import outcome
+from model.test_stacking import spec_of
+from training.runs import largest_difference, outcome
 from training.runs import small_context as context_of
 
 
@@ -52,7 +52,7 @@ def test_several_micro_batches(tmp_path):
     divided = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     one = run(spec_of(1, gradient_checkpointing=True, **divided), experiment)
     assert same(one, run(spec_of(1, **divided), experiment))
-    assert furthest(one, run(spec_of(1), experiment)) < 1e-4
+    assert largest_difference(one, run(spec_of(1), experiment)) < 1e-4
 
 
 def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):

@@ -9,9 +9,8 @@ from frostline.training.run import StepPlan
 from frostline.training.settings import TrainingSettings
 from frostline.training.train import run, run_stacked
 from frostline.training.updates import backward
-from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
-from training.runs import context_of, largest_difference, spec_of
+from training.runs import largest_difference, spec_of
 
 WEIGHTS = {"weighted": torch.tensor([0.3, 2.0]), "one class counts": torch.tensor([0.0, 2.0])}
 MIXED = np.stack([TRAIN[:10], TRAIN[7:17]])
@@ -71,9 +70,8 @@ def test_accumulation_trains_like_one_larger_batch():
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_stacked_runs_with_accumulation_equal_runs_one_by_one(tmp_path, batched):
-    experiment = context_of(tiny_bert_folder(tmp_path, dropout=0.0))
+def test_stacked_runs_with_accumulation_equal_runs_one_by_one(even, batched):
     divided = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     specs = [spec_of(seed=seed, **divided) for seed in (0, 1)]
-    for one, spec in zip(run_stacked(specs, experiment, batched=batched), specs, strict=True):
-        assert largest_difference(one, run(spec, experiment)) < 1e-4
+    for one, spec in zip(run_stacked(specs, even, batched=batched), specs, strict=True):
+        assert largest_difference(one, run(spec, even)) < 1e-4

@@ -23,27 +23,22 @@ def test_a_run_that_diverges_restores_its_best_epoch():
 
 
 @pytest.mark.parametrize(
-    "scores, best",
-    [([0.5, 0.75, 0.5], 1), ([0.5, 0.75, 0.75], 1), ([1, 0.5, 1], 0), ([0.25, 0.5, 0.75], 2), ([0.5] * 3, 0)],
+    "scores, best, kept",
+    [
+        *(([0.5, 0.75, 0.5], 1, "best"), ([0.5, 0.75, 0.75], 1, "best"), ([1, 0.5, 1], 0, "best")),
+        *(([0.25, 0.5, 0.75], 2, "best"), ([0.5] * 3, 0, "best"), ([0.5, 0.75, 0.25], 2, "last")),
+    ],
 )
-def test_the_best_epoch_is_restored_and_of_equal_epochs_the_earlier_one(scores, best):
-    settings = TrainingSettings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0)
+def test_the_best_epoch_is_restored_unless_the_last_is_kept_and_of_equal_epochs_the_earlier_one(scores, best, kept):
+    settings = TrainingSettings(
+        num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=kept == "best"
+    )
     line, steps = Line(), []
     trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
     assert [e.validation["accuracy"] for e in trained.evaluations] == scores
     assert trained.best == best and trained.outcome == "ok"
     assert same(line.values(), steps[trained.evaluations[best].step - 1])
     assert not same(steps[2], steps[5])
-
-
-def test_without_load_best_model_at_end_the_last_epoch_is_kept():
-    settings = TrainingSettings(
-        num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False
-    )
-    line, steps = Line(), []
-    scores = [0.5, 0.75, 0.25]
-    trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
-    assert trained.best == 2 and same(line.values(), steps[-1]) and not same(line.values(), steps[5])
 
 
 def test_every_defined_score_is_better_than_an_undefined_one():

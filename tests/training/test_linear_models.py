@@ -75,16 +75,11 @@ def test_a_row_is_held_out_with_all_that_read_alike(rows: int, copies: int) -> N
 
 @pytest.mark.parametrize("fit", [ridge, logistic])
 def test_a_text_that_repeats_is_never_held_out_alone(fit: Any) -> None:
-    """Its other row would give it away. Every row twice says no more than every row once."""
+    """Its other row would give it away."""
     x = np.random.default_rng(0).normal(size=(60, 100)).astype(np.float32)
     y, twice = np.random.default_rng(1).integers(0, 2, 60), np.tile(np.arange(60), 2)
-    once, penalty, values = fit(x, y, 2)
-    model, same, of_both = fit(x[twice], y[twice], 2, twice)
+    _, _, of_both = fit(x[twice], y[twice], 2, twice)
     assert (of_both.argmax(1) == y[twice]).mean() < 0.7
-    if fit is ridge:
-        assert same == penalty
-        np.testing.assert_allclose(of_both, values[twice], atol=1e-9)
-        np.testing.assert_allclose(model.weights, once.weights, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -13,13 +13,12 @@ from frostline.training.problem import MultiLabelProblem
 from frostline.training.train import run, run_stacked, training_session
 from frostline.training.updates import backward
 from tiny import GOOD, sentences, tiny_bert_folder
-from training.by_hand import gap, parameters_of, started, train_by_hand
+from training.by_hand import EVEN, gap, started, train_by_hand
 from training.runs import SIZES, context_of, largest_difference, losses, outcome, spec_of, with_states
 
 LABELS = ("good", "long", "plot")
 TEXTS = [row["text"].split() for row in sentences(sum(SIZES.values()))]
 TARGETS = np.array([[any(word in GOOD for word in text), len(text) > 6, "plot" in text] for text in TEXTS])
-HALF = {"head_learning_rate": 3e-3, "adam_epsilon": 1e-3, "evaluations_per_epoch": 0, "load_best_model_at_end": False}
 
 
 def context_of_sets(folder, **bert):
@@ -38,9 +37,8 @@ def experiment(tmp_path_factory):
 def test_a_run_has_the_weights_of_a_plain_loop_step_by_step(tmp_path, tune):
     experiment = context_of_sets(tmp_path / "bert", dropout=0.0)
     for epochs in (1, 2):
-        spec = spec_of(tune, num_train_epochs=epochs, **HALF)
-        model, names = started(spec, experiment)
-        trained = train_by_hand(model, parameters_of(model, names), spec, experiment)
+        spec = spec_of(tune, **{**EVEN, "num_train_epochs": epochs})
+        trained = train_by_hand(*started(spec, experiment), spec, experiment)
         assert gap(run(spec, with_states(experiment, tmp_path / "states")), trained) < 2e-5
 
 

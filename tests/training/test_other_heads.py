@@ -192,8 +192,5 @@ def test_the_token_of_the_own_head_is_no_start_for_another_head(experiment):
 
 
 def test_a_number_to_predict_has_one_output(tiny_bert):
-    experiment, spec = (
-        context_of(tiny_bert, regression=True),
-        way_spec(Way(tune=0, head_reads="mean", order="head-first")),
-    )
-    assert run(spec, experiment).learned["head.linear.weight"].shape == (1, 32)
+    spec = way_spec(Way(tune=0, head_reads="mean", order="head-first"))
+    assert run(spec, context_of(tiny_bert, regression=True)).learned["head.linear.weight"].shape == (1, 32)

@@ -11,7 +11,8 @@ from frostline.model.terms import HEAD
 from frostline.training.forward import subset_key, subset_rows, train_rows
 from frostline.training.run import generator_seed
 from frostline.training.train import training_session
-from training.runs import same, spec_of
+from training.lines import same
+from training.runs import spec_of
 
 
 def test_subset_head_and_order_are_the_same_for_every_k(experiment):

@@ -22,7 +22,7 @@ from frostline.training.forward import train_rows
 from frostline.training.result import TaskFacts
 from frostline.training.train import run
 from tiny import assert_same_predictions
-from training.runs import spec_of, with_texts
+from training.runs import context_of, spec_of
 
 SPEC = spec_of(
     "setfit", way=Way(estimator="setfit"), train_size=12, learning_rate=3e-3, head_learning_rate=None, max_length=32
@@ -46,7 +46,7 @@ def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = Non
 
 @pytest.fixture(scope="module")
 def texts_of_films(tiny_bert: Path) -> Experiment:
-    return with_texts(tiny_bert)
+    return context_of(tiny_bert)
 
 
 def test_it_equals_its_own_package_by_hand(texts_of_films: Experiment, tiny_bert: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_pickle_in_the_folder_of_the_encoder_is_not_read(
     folder = Path(shutil.copytree(tiny_bert, tmp_path / "own"))
     (folder / "model_head.pkl").write_bytes(pickle.dumps(Stranger()))
     (folder / "config_setfit.json").write_text('{"normalize_embeddings": true}')
-    clean, own = run(SPEC, texts_of_films), run(SPEC, with_texts(folder))
+    clean, own = run(SPEC, texts_of_films), run(SPEC, context_of(folder))
     assert not Path("ran").exists()
     np.testing.assert_array_equal(own.logits["validation_best"], clean.logits["validation_best"])
 

@@ -15,22 +15,17 @@ from frostline.sweeps.prepare import require_suitable
 from frostline.training.start import DOWN, UP, factors_of, matrix_of, rank_of
 from frostline.training.train import restore, run
 from small_models import small_model
-from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
+from training.by_hand import gap, started, train_by_hand, way_spec
 from training.runs import spec_of
 
 
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return context_without_dropout(tmp_path_factory.mktemp("even"))
-
-
 @pytest.mark.parametrize("tune", [2, "full"])
-def test_the_result_is_that_of_peft(experiment, tune):
+def test_the_result_is_that_of_peft(even, tune):
     spec = way_spec(Way(tune=tune, low_rank=4, low_rank_scale=2.0), num_train_epochs=2)
-    model, names = started(spec, experiment)
-    places = experiment.pretrained.anatomy.places
+    model, parameters = started(spec, even)
+    names = parameters.keys()
+    places = even.pretrained.anatomy.places
     matrices = [name for name in names if layer_number(places[name]) is not None]
-    parameters = dict(model.named_parameters())
     start = factors_of({name: parameters[name] for name in matrices}, frozenset(), 4, spec.seed_for("low rank"))
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=[name.removesuffix(".weight") for name in matrices])
     model = peft.inject_adapter_in_model(config, model)
@@ -42,7 +37,7 @@ def test_the_result_is_that_of_peft(experiment, tune):
             parameter.data.copy_(start[name + suffix])
             trained[name + suffix] = parameter
     trained |= {name: parameters[name] for name in names if name not in matrices}
-    train_by_hand(model, trained, spec, experiment)
+    train_by_hand(model, trained, spec, even)
     with torch.no_grad():
         merged = {
             name: parameters[name.replace(".weight", ".base_layer.weight")]
@@ -50,7 +45,7 @@ def test_the_result_is_that_of_peft(experiment, tune):
             for name in matrices
         }
     merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
-    result = run(spec, experiment)
+    result = run(spec, even)
     assert gap(result, merged) < 2e-6
     audit = result.record.audit
     assert audit.trainable_parameters == sum(p.numel() for p in trained.values())
@@ -70,27 +65,27 @@ def test_a_matrix_that_is_stored_transposed_gets_the_transposed_update():
     assert theirs[name.replace("weight", "lora_B.default.weight")].shape == up.shape
 
 
-def test_scaled_losses_change_nothing(experiment):
+def test_scaled_losses_change_nothing(even):
     """The gradients of the factors come from those of the matrices. This machine computes in float32, so nothing is rounded."""
     spec = way_spec(Way(tune=2, low_rank=2))
-    plain = {name: p.detach().clone() for name, p in run(spec, experiment).learned.items()}
-    assert gap(run(spec.model_copy(update={"precision": "float16"}), experiment), plain) < 1e-6
+    plain = {name: p.detach().clone() for name, p in run(spec, even).learned.items()}
+    assert gap(run(spec.model_copy(update={"precision": "float16"}), even), plain) < 1e-6
 
 
-def test_the_learned_matrices_are_stored_merged(experiment, tmp_path):
+def test_the_learned_matrices_are_stored_merged(even, tmp_path):
     spec = way_spec(Way(tune=1, low_rank=2), load_best_model_at_end=True, evaluations_per_epoch=2)
-    result = run(spec, experiment)
+    result = run(spec, even)
     learned = {name: p.detach().clone() for name, p in result.learned.items()}
-    experiment.pretrained.model.save_pretrained(tmp_path)
+    even.pretrained.model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(saved[name], value) for name, value in learned.items())
-    assert abs(restore(spec, experiment, learned) - result.logits["validation_best"]).max() < 1e-6
+    assert abs(restore(spec, even, learned) - result.logits["validation_best"]).max() < 1e-6
 
 
-def test_a_rank_gives_as_many_parameters_as_the_last_layers(experiment):
-    spec, pretrained = way_spec(way_named("lora-like-2", {})), experiment.pretrained
+def test_a_rank_gives_as_many_parameters_as_the_last_layers(even):
+    spec, pretrained = way_spec(way_named("lora-like-2", {})), even.pretrained
     rank = rank_of(spec, pretrained.model, pretrained.anatomy)
-    result, last = run(spec, experiment), run(spec_of(2), experiment)
+    result, last = run(spec, even), run(spec_of(2), even)
     counts = [one.record.audit.trainable_parameters for one in (result, last)]
     by_rank = sum(sum(p.shape) for name, p in result.learned.items() if ".layer." in name)
     assert rank > 1 and abs(counts[0] - counts[1]) <= by_rank / 2

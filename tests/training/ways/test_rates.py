@@ -3,15 +3,13 @@
 from frostline.model.ways import Way
 from frostline.training.train import run
 from frostline.training.updates import optimizer_groups
-from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
+from training.by_hand import gap, started, train_by_hand, way_spec
 from training.runs import spec_of
 
 
-def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(tmp_path):
-    experiment = context_without_dropout(tmp_path)
+def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(even):
     spec = way_spec(Way(layer_decay=0.5), learning_rate=8e-3)
-    model, names = started(spec, experiment)
-    trained = parameters_of(model, names)
+    model, trained = started(spec, even)
     layers = {f"bert.encoder.layer.{n}.": rate for n, rate in enumerate((2e-3, 4e-3, 8e-3))}
     rates = {**layers, "bert.embeddings.": 1e-3, "bert.pooler.": 3e-3, "classifier.": 3e-3}
     groups = [
@@ -22,9 +20,9 @@ def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(tmp_path):
         }
         for name, p in trained.items()
     ]
-    train_by_hand(model, trained, spec, experiment, groups=groups)
-    assert gap(run(spec, experiment), trained) < 1e-5
-    assert gap(run(way_spec(Way(), learning_rate=8e-3), experiment), trained) > 1e-3
+    train_by_hand(model, trained, spec, even, groups=groups)
+    assert gap(run(spec, even), trained) < 1e-5
+    assert gap(run(way_spec(Way(), learning_rate=8e-3), even), trained) > 1e-3
 
 
 def test_every_group_of_an_uncorrected_optimizer_says_so(experiment):

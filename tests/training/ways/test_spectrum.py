@@ -8,9 +8,7 @@ import torch
 from frostline.model.anatomy import find_layers
 from frostline.model.ways import Way
 from frostline.training.start import signal_to_noise, with_modules
-from frostline.training.train import run
 from small_models import small_model
-from training.by_hand import way_spec
 
 
 def test_the_ratio_is_that_of_the_sums_of_singular_values_on_both_sides_of_the_limit():
@@ -37,10 +35,3 @@ def test_the_top_share_of_each_kind_is_chosen():
         assert set(ranked[2:]) == set(paths) & set(found["spectrum-50"].modules)
     assert len(found["spectrum-50"].modules) == 12
     assert with_modules(found, model, anatomy) == {}
-
-
-def test_a_run_trains_the_chosen_modules_and_the_head(experiment):
-    way = with_modules({"s": Way(signal_share=0.3)}, experiment.pretrained.model, experiment.pretrained.anatomy)["s"]
-    result = run(way_spec(way), experiment)
-    inside = {name.rpartition(".")[0] for name in result.learned if not name.startswith("classifier")}
-    assert inside == {*way.modules, "bert.pooler.dense"} and result.record.outcome in ("ok", "degenerate")

@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 
+from frostline.model.anatomy import find_layers
+from frostline.model.pretrained import Pretrained
 from frostline.model.terms import layer_number
 from frostline.model.ways import Way
 from frostline.training.start import planned, reinitialized
 from frostline.training.train import run, start_values
 from small_models import small_model
-from training.by_hand import context_without_dropout, way_spec
+from training.by_hand import way_spec
 from training.runs import largest_difference, weights_of, with_states
 
 
@@ -56,9 +58,6 @@ def test_other_seeds_give_other_values_and_the_head_does_not_depend_on_the_way(e
 
 def test_a_type_that_scales_some_matrices_scales_new_ones_too(tmp_path):
     """GPT-2 divides the deviation of the matrices before each sum by the root of twice the number of layers."""
-    from frostline.model.anatomy import find_layers
-    from frostline.model.pretrained import Pretrained
-
     model = small_model("gpt2")
     anatomy = find_layers(model)
     pretrained = Pretrained("m", tmp_path, None, model, None, anatomy, "", "", 32, frozenset({"score.weight"}))
@@ -82,13 +81,12 @@ def test_a_run_with_new_layers_trains_them(experiment):
     assert moved == [["embeddings", "layer 0", "layer 1", "layer 2", "pooler", "head"], ["pooler", "head"]]
 
 
-def test_runs_with_and_without_new_layers_start_from_the_same_cached_hidden_states(tmp_path):
-    plain = context_without_dropout(tmp_path)
-    cached = with_states(plain, tmp_path / "cached", cuts=(1,))
+def test_runs_with_and_without_new_layers_start_from_the_same_cached_hidden_states(even, tmp_path):
+    cached = with_states(even, tmp_path, cuts=(1,))
     results = []
     for new in (0, 1, 2):
         spec = way_spec(Way(tune=2, reinitialized=new), num_train_epochs=2, evaluations_per_epoch=1)
-        without, found = (run(spec, experiment) for experiment in (plain, cached))
+        without, found = (run(spec, experiment) for experiment in (even, cached))
         assert [one.record.provenance.cut for one in (without, found)] == [None, 1]
         assert largest_difference(without, found) < 1e-5
         assert all(largest_difference(found, other) > 1e-3 for other in results)
