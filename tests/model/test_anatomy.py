@@ -214,7 +214,6 @@ def test_probe_batch_holds_ordinary_tokens_padded_on_the_right():
             for names in (("layer.0.output", "pooler"), ("embeddings",), ("query", "LayerNorm"))
         ),
     ],
-    ids=str,
 )
 def test_frozen_modules_are_in_eval_mode(tiny_bert, way, pooler):
     pretrained = load(tiny_bert)

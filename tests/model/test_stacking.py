@@ -140,7 +140,8 @@ def test_the_path_for_gpus_gives_the_runs_of_a_cpu(
                 together = run_stacked(specs[:count], experiment, batched=True)
                 for one, expected in zip(together, alone, strict=False):
                     assert scores(one) == scores(expected) and largest_difference(one, expected) < 2e-6
-            assert bool(used) == (by_offsets and model_type != "llama")  # this one has fewer heads of keys
+            # not if there are fewer heads of keys, or if only the last layer runs
+            assert bool(used) == (by_offsets and model_type not in ("llama", "modernbert"))
 
 
 @pytest.mark.parametrize("model_type", TYPES)
