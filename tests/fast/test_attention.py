@@ -36,9 +36,14 @@ def packed(lengths: list[int], dtype: torch.dtype, seed: int) -> list[torch.Tens
 
 
 def one_by_one(
-    heads: list[torch.Tensor], lengths: list[int], mask: torch.Tensor | None, grid: HeadGrid, p: float, seed: int,
+    heads: list[torch.Tensor],
+    lengths: list[int],
+    mask: torch.Tensor | None,
+    grid: HeadGrid,
+    p: float,
+    seed: int,
     scale: float | None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Plain attention of each example by itself, with the part of the grid's dropout mask that belongs to the example."""
     drop = Dropout(seed).mask(grid.shape, p)
     keep_in_grid = drop.keep.view(len(grid.example), HEADS, *grid.shape[1:])
