@@ -143,9 +143,8 @@ def bundle(
     for folder in (one.expanduser() for one in models):
         require_model(folder / "model" if (folder / "model").is_dir() else folder)
     tasks = None if names is None else comma_separated(names)
-    models_of_tasks(
-        models, tasks, out.expanduser(), overwrite=overwrite
-    )  # a mistake is answered before torch is imported
+    # a mistake is answered before torch is imported
+    models_of_tasks(models, tasks, out.expanduser(), overwrite=overwrite)
     from frostline.api.bundle import bundle as write_bundle
 
     bundled = write_bundle(models, out=out, names=tasks, overwrite=overwrite)
