@@ -35,16 +35,17 @@ GRIDS: Mapping[str, Mapping[str, Any]] = {  # by the number of examples
     "200": {"train_size": 200, "num_train_epochs": 5, "seeds": 3},
     "1000": {"train_size": 1000, "num_train_epochs": 3, "seeds": 3},
 }
-RATES = (1e-4, 3e-4)
+RATES, HEAD_RATES = (1e-4, 3e-4), (1e-3, 3e-3, 1e-2)
 CELL = ("recipe", "learning_rate", "trainable_parameters", "seconds", "peak_memory_bytes", "tuned_share")
 
 
 def train(folder: Path, ways: Sequence[str], sizes: Sequence[str], settings: Mapping[str, str]) -> None:
     """Compare these ways on one task, with results in ``folder``."""
     for size in sizes:
-        fixed = {"learning_rate": RATES, "evaluations_per_epoch": 0, "test": "none", **GRIDS[size]}
-        frostline.compare(
-            save_model=False, ways=ways, progress=LineProgress(), out=folder / size, **{**fixed, **settings}
+        rates = {"learning_rate": RATES, "head_learning_rate": HEAD_RATES}
+        fixed = {**rates, "evaluations_per_epoch": 0, "test": "none", **GRIDS[size]}
+        frostline.sweep(
+            save_model=False, tune=ways, progress=LineProgress(), out=folder / size, **{**fixed, **settings}
         )
 
 

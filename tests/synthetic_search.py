@@ -40,6 +40,7 @@ SPACE = SearchSpace(
     head_learning_rates=(1e-4,),
     seeds=tuple(range(5)),
     operations={k: 1e9 * seconds for k, seconds in SECONDS.items()},
+    layers=LAYERS,
 )
 RULE = Rule(goal=Goal.of_gain(0.95, 0.5))
 

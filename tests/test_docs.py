@@ -41,7 +41,7 @@ def with_changes(text: str, diff: str) -> str:
 
 
 def test_the_new_kind_of_way_trains(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    """`compare` of a copy of the package that has the changes of the page."""
+    """`sweep` with a copy of the package that has the changes of the page."""
     page = DOCS / "how-to" / "ways-to-tune.md"
     package = shutil.copytree(ROOT / "src", tmp_path / "src") / "frostline"
     [code] = [text for kind, text in blocks(page) if kind == "python"]
@@ -51,11 +51,11 @@ def test_the_new_kind_of_way_trains(tiny_bert: Path, tiny_table: Path, tmp_path:
     for name, diff in DIFF.findall(page.read_text(encoding="utf-8")):
         (package / name).write_text(with_changes((package / name).read_text(encoding="utf-8"), diff), encoding="utf-8")
     code = "from pages import draw_nothing; draw_nothing(); from frostline.cli import main; main()"
-    words = f"--model {tiny_bert} --train {tiny_table} --ways full,gradient-noise --out {tmp_path / 'o'}".split()
+    words = f"--model {tiny_bert} --train {tiny_table} --tune full,gradient-noise --out {tmp_path / 'o'}".split()
     quick = ["--seeds", "1", "--learning-rate", "1e-3", "--num-train-epochs", "1"]
     paths = os.pathsep.join(map(str, (package.parent, ROOT / "tests")))
     done = subprocess.run(
-        [sys.executable, "-c", code, "compare", *words, *quick],
+        [sys.executable, "-c", code, "sweep", *words, *quick],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

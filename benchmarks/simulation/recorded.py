@@ -229,6 +229,7 @@ def _nothing_seen(runs: RecordedRuns, recipes: Sequence[Recipe], seeds: Sequence
         head_learning_rates=tuple(sorted(head)),
         seeds=tuple(seeds[:SEEDS]),
         operations={one: 1e9 * runs.costs[one] for one in recipes},
+        layers=runs.folder.identity.layers,
         shares={one.recipe: row.tuned_share or 0.0 for one, row in runs.rows.items() if one.recipe.is_way},
     )
     return Observations(

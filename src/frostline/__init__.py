@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from frostline.api.probe import probe
     from frostline.api.push import push
     from frostline.api.results import Results, open
-    from frostline.api.sweep import Plan, compare, plan, sweep
+    from frostline.api.sweep import Plan, plan, sweep
     from frostline.api.training_audit import AuditCallback, Moved, TrainingAudit, audit, audit_folders
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
@@ -49,7 +49,6 @@ __all__ = [
     "audit_folders",
     "bundle",
     "check",
-    "compare",
     "find",
     "load_bundle",
     "merge",
@@ -83,7 +82,6 @@ _MODULES = {
     "audit_folders": "api.training_audit",
     "bundle": "api.bundle",
     "check": "frozen.exactness",
-    "compare": "api.sweep",
     "find": "api.find",
     "load_bundle": "api.bundle",
     "merge": "sweeps.merge",

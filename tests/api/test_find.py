@@ -243,12 +243,12 @@ def test_a_record_that_cannot_be_read_makes_no_other_answer(
         assert (out / "answer.json").read_bytes() == answer and (out / "search.json").read_text() == damage
 
 
-def test_max_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(
+def test_the_largest_k_is_recommended_and_its_model_replaces_that_of_an_earlier_recommendation(
     search_settings: dict[str, Any], monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
     enough = {"learning_rate": 3e-3, "num_train_epochs": 12}  # to learn something
-    given, out = {**search_settings, **enough, "max_k": 1, "sure": 0.99, "target": 1.0}, search_settings["out"]
+    given, out = {**search_settings, **enough, "tune": "0,1", "sure": 0.99, "target": 1.0}, search_settings["out"]
     answer = frostline.find(**given).answer
     assert answer.sizes[0].recommended.recipe == answer.decision.choice == "last 1"
     assert {run[0] for run in runs_in(out)} == {"head only", "last 1"} and "full" not in answer.search["skipped"]
@@ -291,7 +291,7 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**{**search_settings, "progress": Stops()})
     assert not Folder(out).is_complete
-    answer = frostline.find(**search_settings, max_k=1).answer
+    answer = frostline.find(**search_settings, tune="0,1").answer
     assert answer.search["abandoned"] and answer.runs.pending == 0 and "So far" not in answer.sentence
     assert Folder(out).is_complete and "full" in {run.recipe for run in Folder(out).requested}
     hidden = next(run for run in Folder(out).requested if run.recipe == "full")
@@ -307,7 +307,7 @@ def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> N
     register(plan_of(**{**DEFAULTS, **own}, out=out, tune="2,all"))  # interrupted before its first run
     requested = {run.digest for run in Folder(out).requested}
     for _ in range(2):
-        search = frostline.find(**search_settings, max_k=1).answer.search
+        search = frostline.find(**search_settings, tune="0,1").answer.search
         assert not requested & set(search["abandoned"]) and not Folder(out).is_complete
 
 
@@ -345,9 +345,26 @@ def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_sett
     assert larger.search["failed_reference"] is None and (search_settings["out"] / "damaged" / "search.json").exists()
 
 
+def test_the_candidates_may_be_given(search_settings: dict[str, Any]) -> None:
+    """A way that trains a head only has the learning rates of k = 0."""
+    own = {"small": {"tune": 1, "layer_decay": 0.5}, "wide": {"tune": 0, "lstm_width": 8}}
+    answer = frostline.find(**search_settings, tune="3,small,wide", way=own, exhaustive=True).answer
+    rates: dict[str, set[float]] = {}
+    for name, rate, *_ in runs_in(search_settings["out"]):
+        rates.setdefault(name, set()).add(rate)
+    assert set(rates) == {"head only", "last 3", "small", "wide"} and answer.decision.reference == "last 3"
+    assert rates["wide"] == rates["head only"] != rates["small"] == rates["last 3"]
+
+
+def test_a_search_over_given_candidates_tries_each(search_settings: dict[str, Any]) -> None:
+    answer = frostline.find(**search_settings, tune="full,last-1,bilstm,mean-pooled-0").answer
+    tried = {name for name, *_ in runs_in(search_settings["out"])}
+    assert tried == {"head only", "last 1", "full", "bilstm", "mean-pooled-0"} == {*answer.search["operations"]}
+
+
 def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
     """LoRA trains at ten times the learning rates of the grid."""
-    answer = frostline.find(**search_settings, ways="lora-2,mean-pooled-1").answer
+    answer = frostline.find(**search_settings, tune="auto,lora-2,mean-pooled-1").answer
     rates = {name: rate for name, rate, *_ in runs_in(search_settings["out"])}
     assert rates["lora-2"] == 10 * rates["mean-pooled-1"] == 10 * rates["full"]
     assert answer.search["selected_learning_rates"]["lora-2"] == rates["lora-2"]
@@ -391,12 +408,14 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
 
 def test_a_search_of_what_transformers_opens_recommends_nothing_else(search_settings: dict[str, Any]) -> None:
     """An earlier search in the folder that had a probe changes nothing. One that had another head is refused."""
-    assert "probe" in {one.choice for one in frostline.find(**search_settings, ways="none").answer.sizes[0].choices}
+    assert "probe" in {
+        one.choice for one in frostline.find(**search_settings, tune="0,1,2,3,full").answer.sizes[0].choices
+    }
     answer = frostline.find(**search_settings, only="transformers").answer
     names = {one.choice for one in answer.sizes[0].choices}
     assert not names & {"probe", "words"} and answer.search["probes"] is not None
     assert not (search_settings["out"] / "model").exists()  # that of the earlier search is not recommended any more
-    frostline.find(**search_settings, ways="mean-pooled-1")
+    frostline.find(**search_settings, tune="auto,mean-pooled-1")
     with pytest.raises(FrostlineError, match="runs of mean-pooled-1, which transformers does not open"):
         frostline.find(**search_settings, only="transformers")
 
@@ -450,7 +469,7 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
     progress = Interrupted(signal, steps, ended, None if stored else out / "weights")
     texts, labels = of_unknown_words(300)
     labels[:60] = ["positive"] * 60  # so that no model is as good as can be
-    settings = {**search_settings, "max_k": 2, "cache_limit": 0.0, "stack": 1, "progress": progress}
+    settings = {**search_settings, "tune": "0,1,2", "cache_limit": 0.0, "stack": 1, "progress": progress}
     if fitted:
         settings["train"] = pd.DataFrame({"text": texts, "label": labels})
     else:  # then a k has to learn something
@@ -476,14 +495,23 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"tune": "0,1"}, "A search chooses tune itself"),
+        ({"grid": [{"tune": 1}]}, "A search has no grid: leave it out, or run `frostline sweep`"),
+        (
+            {"tune": "0,lora-2"},
+            "A search compares with the last k layers or with full fine-tuning: add one to --tune, such",
+        ),
+        ({"tune": "auto,loro-2"}, r"There is no way to tune called 'loro-2' \(did you mean 'lora-2'\?\)"),
+        ({"tune": "full,named"}, "A search cannot try named: leave it out of tune"),
         ({"budget": 0.0}, "budget cannot be 0"),
-        ({"max_k": 9}, "max_k = 9 is more than the 3 layers of the model: give at most 3."),
+        ({"tune": "9"}, "9 tuned layers were requested, but the model has 3"),
         ({"train_size": "20,40"}, "A search has one train size"),
-        ({"ways": "lora-2,bilstm"}, "ways cannot have bilstm: a search tries every k and linear probes anyway"),
-        ({"ways": "last-2"}, "ways cannot have last 2"),
+        ({"tune": "full,probe"}, "tune cannot have probe: a search fits models that train no layer anyway"),
         ({"only": "bert"}, "only cannot be 'bert': give all, or transformers"),
-        ({"only": "transformers", "ways": "mean-pooled-1"}, "sentence-transformers opens it. Leave one of both out"),
+        (
+            {"only": "transformers", "tune": "full,mean-pooled-1"},
+            "sentence-transformers opens it. Leave one of both out",
+        ),
+        ({"only": "transformers", "tune": "full,setfit"}, "frostline opens it. Leave one of both out"),
         ({"processes": 0}, "processes cannot be 0: give 1 or more"),
     ],
 )

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import frostline
-from frostline.api.keywords import Floats, Grid, Integers, ModelAndData, Strings, Training, Ways
-from frostline.sweeps.settings import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, Settings
+from frostline.api.keywords import Floats, Grid, Integers, ModelAndData, Strings, Training
+from frostline.sweeps.settings import NOT_OF_SEARCH, OF_MODEL_AND_DATA, Settings
 
 FIELDS = Settings.model_fields
 # What is accepted for these is more than a value of another type: paths, tables, names of ways, `same`, tables of a TOML file.
@@ -27,8 +27,8 @@ def accepted(kind: Any) -> Any:
 
 def test_every_setting_is_a_keyword_with_its_type() -> None:
     everything = {*FIELDS} - {"out"}  # an argument of its own, because `more` has none
-    assert {*get_type_hints(Grid)} == everything and {*get_type_hints(Ways)} == everything - {"tune"}
-    assert {*get_type_hints(Training)} == everything - {*CHOSEN_BY_SEARCH}
+    assert {*get_type_hints(Grid)} == everything
+    assert {*get_type_hints(Training)} == everything - {"tune", *NOT_OF_SEARCH}
     assert {*get_type_hints(ModelAndData)} == OF_MODEL_AND_DATA
     hints = get_type_hints(Grid)
     assert {name: hints[name] for name in everything - OWN} == {
@@ -36,14 +36,14 @@ def test_every_setting_is_a_keyword_with_its_type() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["sweep", "find", "compare", "plan", "probe", "Results.more"])
+@pytest.mark.parametrize("name", ["sweep", "find", "plan", "probe", "Results.more"])
 def test_a_signature_names_every_setting_with_its_default(name: str) -> None:
     first, _, method = name.partition(".")
     function = getattr(getattr(frostline, first), method) if method else getattr(frostline, first)
     shown = inspect.signature(function).parameters
     assert shown["max_length"].default is None and shown["precision"].annotation == FIELDS["precision"].annotation
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in shown.values())
-    assert ("tune" in shown) == (name in ("sweep", "plan", "Results.more"))
+    assert ("tune" in shown) == (name != "probe")
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,6 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Any, monkeypa
     for function, wrong, message in (
         (frostline.find, "budgett", r"no setting 'budgett' of `frostline\.find` \(did you mean 'budget'\?\)"),
         (frostline.sweep, "learning_rates", r"of `frostline\.sweep` \(did you mean 'learning_rate'\?\)"),
-        (frostline.compare, "wais", r"of `frostline\.compare` \(did you mean 'ways'\?\)"),
         (frostline.plan, "save_model", r"of `frostline\.plan`"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -150,7 +150,7 @@ def test_a_search_compares_with_models_that_train_no_layer(tiny_bert: Path, tmp_
         "budget": 1000.0,
         "progress": Progress(),
     }
-    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "tune": "0,1"}).answer
     assert answer.metric == "f1_micro" and answer.search["probes"]["metric"] == "f1_micro"
 
 

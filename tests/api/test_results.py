@@ -1,4 +1,4 @@
-"""The object that ``sweep``, ``find``, ``compare`` and ``open`` give."""
+"""The object that ``sweep``, ``find`` and ``open`` give."""
 
 import shutil
 from pathlib import Path

@@ -19,7 +19,6 @@ from frostline.api.bundle import bundle
 from frostline.api.find import find
 from frostline.api.prediction import TagPredictions
 from frostline.api.prediction import predict as frostline_predict
-from frostline.api.sweep import compare
 from frostline.data.kinds import TOKENS
 from frostline.data.reader import read_table
 from frostline.report.explanations import loading
@@ -231,7 +230,7 @@ def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_search_fits_probes_of_words(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
-    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "tune": "0,1"}).answer
     assert answer.metric == "entity_f1" and answer.decision.choice == "probe"
     (found,) = frostline_predict(tmp_path / "o" / "model", [["Anna", "sings", "in", "Rome"]]).rows()
     assert found["tags"] == ["B-person", "O", "O", "B-place"]
@@ -241,9 +240,8 @@ def test_a_search_fits_probes_of_words(base: Path, tmp_path: Path) -> None:
 
 def test_a_probe_of_words_competes_and_is_saved(base: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
-    given = {**SETTINGS, "ways": "head,probe", "price": 0, "num_train_epochs": 1, "head_learning_rate": 1e-4}
-    given.pop("tune")
-    answer = compare(model=base, train=table(120), out=out, **given).answer
+    given = {**SETTINGS, "tune": "head,probe", "price": 0, "num_train_epochs": 1, "head_learning_rate": 1e-4}
+    answer = frostline.sweep(model=base, train=table(120), out=out, **given).answer
     assert answer.decision.choice == "probe"
     predicted, expected = predicted_and_expected(out)
     assert predicted == expected

@@ -16,7 +16,7 @@ from ray_here import RayHere
 from tiny import FAST, Frostline, assert_same_predictions, sentences
 
 WORDS = ("sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "2", "--out", "o", *FAST)
-SEARCH = ("find", *WORDS[1:5], "--max-k", "1", "--seeds", "1", "--head-learning-rate", "1e-3", *FAST)
+SEARCH = ("find", *WORDS[1:5], "--tune", "0,1", "--seeds", "1", "--head-learning-rate", "1e-3", *FAST)
 SLURM = ("--executor", "slurm", "--tasks", "2", "--sbatch", "--partition=gpu")
 FIRST = "bash $2 > $(dirname $2)/slurm-7_1.log 2>&1 || exit; echo 7"
 TOGETHER = (
@@ -94,11 +94,11 @@ def test_the_script_of_a_search_has_its_flags(frostline: Frostline, here: Path) 
     ("command", "executor", "flags"),
     [
         ("sweep", "slurm", ("--print",)),
-        ("compare", "slurm", ("--tasks", "2", "--executor", "ray")),
+        ("sweep", "slurm", ("--tasks", "2", "--executor", "ray")),
         ("find", "slurm", ("--sbatch", "--partition=gpu")),
         ("find", "ray", ("--address", "auto", "--executor", "slurm")),
         ("sweep", "ray", ("--cpus", "2")),
-        ("compare", "ray", ("--gpus", "0")),
+        ("find", "ray", ("--gpus", "0")),
     ],
 )
 def test_flags_of_a_cluster_need_that_cluster(

@@ -8,7 +8,6 @@ from typer.main import get_command
 
 from frostline.cli.program import COMMANDS, FIRST, app
 from frostline.data.kinds import ENDINGS, either
-from frostline.model.ways import EXAMPLES
 from frostline.studies.protocol import protocol_names
 from frostline.sweeps.settings import Settings
 from tiny import Frostline
@@ -40,10 +39,6 @@ SHOWN = {
         ),
         *("[default: 0]", "[default: the larger of 4 full fine-tunings and 120 s]", "a number alone is seconds"),
     ),
-    "compare": (
-        *("[default: 2e-05,5e-05,0.0001]", "[default: frostline-compare]"),
-        f"Ways to tune: {', '.join(('last-2', 'full', *EXAMPLES))}, or names of [way.NAME]",
-    ),
     "predict": (
         f"Table of texts: {either(*ENDINGS)}.",
         "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet.",
@@ -59,7 +54,6 @@ def test_the_help_shows_the_defaults_and_values_of_its_command(frostline: Frostl
     shown = " ".join(frostline(command, "--help-all" if command in FIRST else "--help").out.split())
     shown = shown.replace("- ", "-")  # a line may end within a word
     assert [text for text in SHOWN[command] if text not in shown] == []
-    assert command != "compare" or "[default: 5e-05]" not in shown
 
 
 def test_every_command_has_help(frostline: Frostline) -> None:

@@ -63,7 +63,7 @@ def folder(finished_small: Path, tmp_path: Path, own: Path, tiny_bert: Path) -> 
 
 @pytest.mark.parametrize(
     ("command", "values"),
-    [("sweep --tune 0", ["true", "1", '"yes"', "[1]", "0"]), ("plan --tune 0", ["true"]), ("compare", ["true"])],
+    [("sweep --tune 0", ["true", "1", '"yes"', "[1]", "0"]), ("plan --tune 0", ["true"])],
 )
 def test_a_file_of_settings_is_refused_that_trusts_code(
     own: Path, tiny_table: Path, ran: Path, frostline: Frostline, command: str, values: list[str]

@@ -63,7 +63,7 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
 
 def test_a_search_trains_its_steps_on_both_nodes(search_settings: dict[str, Any], cluster: Any, tmp_path: Path) -> None:
     cluster.add_node(num_cpus=1)
-    own = {**search_settings, "stack": 1, "workers": 1, "max_k": 1, "seeds": 1}
+    own = {**search_settings, "stack": 1, "workers": 1, "tune": "0,1", "seeds": 1}
     on_ray = frostline.find(**own, executor=Ray(address=cluster.address)).answer
     here = frostline.find(**{**own, "out": tmp_path / "here"}, processes=2).answer
     assert on_ray.decision == here.decision and on_ray.runs.failed == 0

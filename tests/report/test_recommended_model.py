@@ -42,7 +42,6 @@ from frostline.report.recommended_model import Saved, refit_of, save_model, save
 from frostline.statistics.answer import Answer
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
-from frostline.sweeps.settings import comparison
 from frostline.training.start import require_peft
 from hostile import failing, without_locks
 from pages import answer_of
@@ -298,12 +297,12 @@ def saved_models_of(
     """Each way of a comparison with its saved model, as if it had been recommended, its sweep, and the logits of its run."""
     own = {"model": model, "train": table, "out": out, "seeds": 1, "num_train_epochs": 2, "learning_rate": 1e-2}
     own |= {"precision": "float32", "progress": Progress()}
-    answer = frostline.compare(ways=f"{ways},last-1", save_model=False, **own).answer
+    answer = frostline.sweep(tune=f"{ways},last-1", save_model=False, **own).answer
     for way in ways.split(","):
         folder, first = Folder(out), answer.sizes[0]
         run = next(run for run in folder.runs if run.recipe == way)
         first.recommended = best_run(first.cell(way))
-        plan = plan_of(**comparison(f"{ways},last-1", {**own, "keep_adapter": keep_adapter(way)}))
+        plan = plan_of(**own, tune=f"{ways},last-1", keep_adapter=keep_adapter(way))
         saved = save_recommended(plan, answer, Progress())
         assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
         yield way, saved, folder, folder.store.predictions(run.digest)["validation_best"]

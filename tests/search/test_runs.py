@@ -72,7 +72,7 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A node loads the model once for all steps."""
-    settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "max_k": 1, "seeds": 4}
+    settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "tune": "0,1", "seeds": 4}
     monkeypatch.setattr(search_module, "finish", lambda plan, *_, **more: rebuild(plan.store.out))
     loaded = node_module._prepared.cache_info().misses
     here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2}).answer
@@ -133,7 +133,7 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plan_says_what_the_search_will_do(search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_module, "PLAN_SECONDS", 0.1)
-    search_settings |= {"max_k": 1, "seeds": 2}
+    search_settings |= {"tune": "0,1", "seeds": 2}
     made = find.plan(**search_settings)
     out = Path(search_settings["out"])
     assert not out.exists()
@@ -155,7 +155,7 @@ def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, An
     write_csv(search_settings["out"].with_name("v.csv"), rows + again)
     del search_settings["budget"]
     plan = plan_of(**{**search_settings, "tune": "0,full", "validation": search_settings["out"].with_name("v.csv")})
-    evidence = Search.of(plan, Progress(), None, Alternatives(), ways=False).seen.evidence
+    evidence = Search.of(plan, Progress(), None, Alternatives()).seen.evidence
     assert evidence.rows == 40 and evidence.split.different_texts(np.ones(40, bool)) == 20
 
 

@@ -95,7 +95,7 @@ def test_a_search_ends_before_the_processes(settings: dict[str, Any], calls: Pat
     (calls.parent / "work.py").write_text(STAND_IN + SEARCHES)
     out, others = tmp_path / "found", ("tune", "seeds", "out")
     own = {name: value for name, value in settings.items() if name not in others}
-    find(exhaustive=True, max_k=1, seeds=2, folds=0, out=out, progress=Progress(), **own)
+    find(exhaustive=True, tune="0,1", seeds=2, folds=0, out=out, progress=Progress(), **own)
     assert lines(calls) == [f"{gpu} {out} --wait" for gpu in (5, 7)]
 
 

@@ -179,10 +179,10 @@ def test_an_embedded_model_moves_with_its_probe(tiny_bert: Path, tiny_table: Pat
     (model / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "models.Pooling"}]))
     given: dict[str, Any] = {"model": model, "train": tiny_table, "embed": True}
     frostline.probe(**given, out=tmp_path / "o", **EXACT)
-    grid = {"ways": "probe,0", "seeds": 1, "price": 50, "num_train_epochs": 1, "progress": Progress()}
-    saved = frostline.compare(**given, **grid, out=tmp_path / "w").model_folder
-    assert not (frostline.compare(**{**given, "embed": False}, **grid, out=tmp_path / "w").model_folder / BASE).exists()
-    assert frostline.compare(**given, **grid, out=tmp_path / "w").model_folder == saved
+    grid = {"tune": "probe,0", "seeds": 1, "price": 50, "num_train_epochs": 1, "progress": Progress()}
+    saved = frostline.sweep(**given, **grid, out=tmp_path / "w").model_folder
+    assert not (frostline.sweep(**{**given, "embed": False}, **grid, out=tmp_path / "w").model_folder / BASE).exists()
+    assert frostline.sweep(**given, **grid, out=tmp_path / "w").model_folder == saved
     folders = {"probe": tmp_path / "o" / "probe", "way": saved}
     expected = {name: frostline.predict(folder, texts).values.tolist() for name, folder in folders.items()}
     shutil.rmtree(model)

@@ -162,7 +162,7 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None)
     with pytest.raises(FrostlineError, match="install it with `pip install setfit`"):
-        frostline.compare(ways="setfit,full", model="none", train="none.csv", out=tmp_path / "o", progress=Progress())
+        frostline.sweep(tune="setfit,full", model="none", train="none.csv", out=tmp_path / "o", progress=Progress())
 
 
 def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: Experiment) -> None:

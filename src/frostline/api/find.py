@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from frostline import FrostlineError
-from frostline.api.keywords import Location, Training, require_known, split_off_tables, takes
+from frostline.api.keywords import Location, Training, Tunes, require_known, split_off_tables, takes
 from frostline.api.results import Results, SeveralModels
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
@@ -19,10 +19,10 @@ from frostline.model.terms import MEAN, HeadKind, opened_by
 from frostline.model.ways import MEAN_POOLED
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.probing import Alternatives
-from frostline.search.search import Search
+from frostline.search.search import Search, unnamed_ways
 from frostline.search.search_plan import SearchPlan
 from frostline.search.several_models import search_models
-from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import Executor
 from frostline.sweeps.inputs import OneModel, models_to_search, require_comparable
@@ -33,12 +33,11 @@ from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.settings import (
     ALL,
     AUTO,
-    CHOSEN_BY_SEARCH,
+    NOT_OF_SEARCH,
     TRANSFORMERS,
     MoreRuns,
     budget_seconds,
     search_settings,
-    search_ways,
 )
 from frostline.training.run import StepPlan
 
@@ -48,8 +47,7 @@ def find(
     *,
     out: Location,
     budget: float | str | None = None,
-    max_k: int | None = None,
-    ways: str | Sequence[str] = AUTO,
+    tune: Tunes = AUTO,
     only: str = ALL,
     exhaustive: bool = False,
     processes: int | None = None,
@@ -66,10 +64,10 @@ def find(
         out: The folder for results, answer, report and model.
         budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the larger
             of four full fine-tunings and two minutes.
-        max_k: The largest k to train. It then replaces full fine-tuning as the reference.
-        ways: Ways to tune that the search also tries, such as ``mean-pooled-2,lora-2``; ``none``; or by default ``auto``: some
-            of the last layers with a head that reads the mean of all tokens, if probes score better on it than on what the
-            head of the model reads.
+        tune: The candidates. By default ``auto``: every k, full fine-tuning, and some of the last layers with a head that reads
+            the mean of all tokens, if probes score better on it than on what the head of the model reads. ``auto,lora-2`` adds
+            a way to tune. A list such as ``last-2,lora-2,full`` has only these, and k = 0. Without ``full``, the largest k
+            replaces it as the reference.
         only: ``transformers`` tries nothing that transformers cannot open: no probe, no TF-IDF model, no other head.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
@@ -79,8 +77,8 @@ def find(
             model whose predictions take twice the operations pays twice as much.
         executor: Trains the runs instead of this machine: :class:`frostline.Ray`.
         progress: Shows progress; by default on the terminal.
-        **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
-            train size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0.
+        **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune_modules`` and ``grid``, with one train size.
+            ``learning_rate`` lists the learning rates to try for what trains a layer, ``head_learning_rate`` those for heads.
             ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 where
             these are fewer than 60 steps. :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
@@ -88,10 +86,11 @@ def find(
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     seconds = budget_seconds(budget, processes)
-    require_known(settings, find, but=CHOSEN_BY_SEARCH)
-    tables, plain = split_off_tables({**settings, "out": out})
-    more: dict[str, Any] = {"untrained": only == ALL, "ways_if_better": ways == AUTO}
+    require_known(settings, find, but=NOT_OF_SEARCH)
+    tables, plain = split_off_tables({**settings, "tune": tune, "out": out})
     models = models_to_search(plain)
+    named = search_settings({**DEFAULTS, **plain, **models[0].settings}, only)[0].tune
+    more: dict[str, Any] = {"untrained": only == ALL, "named": named}
     if not 0 <= price_inference < math.inf:
         raise FrostlineError(f"--price-inference cannot be {price_inference:g}: give points from 0 on.")
     if len(models) > 1:
@@ -99,7 +98,7 @@ def find(
     elif price_inference:
         raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
     with displayed(progress) as shown:
-        planned = partial(_planned, tables=tables, shown=shown, max_k=max_k, ways=ways, only=only)
+        planned = partial(_planned, tables=tables, shown=shown, only=only)
         if len(models) > 1:
             folder = Path(out).expanduser()
             make_folder(folder, inside=folder)
@@ -147,8 +146,6 @@ def _without_probes(
     progress: Progress | None,
     *,
     budget: float | str | None = None,
-    max_k: int | None = None,
-    ways: str | Sequence[str] = AUTO,
     only: str = ALL,
     processes: int | None = None,
     **settings: Any,
@@ -161,13 +158,14 @@ def _without_probes(
         raise FrostlineError("A plan is about one model with one depth: give one of them.")
     with displayed(progress) as shown:
         one = {**plain, "depth": models[0].depth}
-        plan = _planned(one, tables=tables, shown=shown, max_k=max_k, ways=ways, only=only)
+        plan = _planned(one, tables=tables, shown=shown, only=only)
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         # the estimate of an earlier search in the folder; else the dearest k that probes may suggest
         earlier = read_search(plan.store.out)
         no_probes = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
-        yield Search.of(plan, shown, seconds, no_probes, ways=ways != AUTO, processes=processes)
+        without = unnamed_ways(plan, search_settings({**DEFAULTS, **one}, only)[0].tune)
+        yield Search.of(plan, shown, seconds, no_probes, without=without, processes=processes)
 
 
 def _planned(
@@ -175,38 +173,37 @@ def _planned(
     *,
     tables: Mapping[str, Any],
     shown: Progress,
-    max_k: int | None,
-    ways: str | Sequence[str],
     only: str,
     data: Data | None = None,
 ) -> Plan:
     """The plan of a search with one model. What the user should know of model and data is shown."""
     settings = {**DEFAULTS, **plain}
-    spec = search_settings(settings, max_k, ways, only)
+    spec, every_k = search_settings(settings, only)
 
     def grid(pretrained: Pretrained, data: Data) -> MoreRuns:
         """Every k that the search may train, then the ways, and the reference last; and the training lengths."""
         layers = pretrained.anatomy.count
-        *smaller, reference = _values_of_k(layers, max_k)
+        ks = {HEAD_ONLY, *(one for one in spec.tune if one.is_k)}
+        if every_k:
+            ks |= {FULL, *map(Recipe, range(layers + 1))}
+        *smaller, reference = sorted(ks, key=lambda one: one.order)
         # up to half of the layers: with more of them it matters less what the head reads
-        most = (
-            min(max_k or layers, -(-layers // 2))
-            if (ways, only) == (AUTO, ALL) and _can_read_mean(pretrained, data)
-            else 0
+        most = -(-layers // 2) if every_k and only == ALL and _can_read_mean(pretrained, data) else 0
+        ways = dict.fromkeys(
+            [*(one for one in spec.tune if one.is_way), *(Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1))]
         )
-        pooled = [Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1)]
         lengths = spec.num_train_epochs
         if settings["num_train_epochs"] == AUTO:
             short = spec.model_copy(update={"num_train_epochs": SHORT})
             steps = StepPlan.of(short, spec.train_size[0] if spec.train_size else data.train_rows).total
             lengths = (SHORT, LONG) if steps < ENOUGH_STEPS else (SHORT,)
-        return MoreRuns(tune=(*smaller, *search_ways(ways), *pooled, reference), num_train_epochs=lengths)
+        return MoreRuns(tune=(*smaller, *ways, reference), num_train_epochs=lengths)
 
     plan = prepare(spec, tables, shown, grid_of=grid, probes=True, data=data)
     for note in plan.notes:
         if data is None or note not in data.notes:  # those of the data are shown once
             shown.note(note)
-    if max_k is None and FULL not in plan.spec.tune:
+    if (every_k or FULL in spec.tune) and FULL not in plan.spec.tune:
         shown.note(
             f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
             "optimizer. Full fine-tuning cannot be streamed."
@@ -248,12 +245,3 @@ def _can_read_mean(pretrained: Pretrained, data: Data) -> bool:
     except FrostlineError:
         return False
     return data.task.task_type != TOKENS
-
-
-def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
-    """Every k that a search may train, the reference last."""
-    if max_k is None:
-        return (*map(Recipe, range(layers + 1)), FULL)
-    if max_k > layers:
-        raise FrostlineError(f"max_k = {max_k} is more than the {layers} layers of the model: give at most {layers}.")
-    return tuple(map(Recipe, range(max_k + 1)))

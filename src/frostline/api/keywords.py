@@ -110,20 +110,15 @@ class Training(ModelAndData, total=False):
     calibrate: bool
     threshold: float | str | None
     refit: bool | None
-
-
-class Ways(Training, total=False):
-    """What a comparison of ways needs."""
-
     way: Mapping[str, Mapping[str, Any]]
-    grid: Sequence[Mapping[str, Any]]
-    tune_modules: Strings | None
 
 
-class Grid(Ways, total=False):
+class Grid(Training, total=False):
     """What a sweep needs."""
 
     tune: Tunes
+    tune_modules: Strings | None
+    grid: Sequence[Mapping[str, Any]]
 
 
 def takes(keywords: type) -> Callable[[Function], Function]:

@@ -1,4 +1,4 @@
-"""The results of a sweep, a search or a comparison: one object, which :func:`open` also makes of any of their folders."""
+"""The results of a sweep or a search: one object, which :func:`open` also makes of any of their folders."""
 
 import html
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """The results of a sweep, a search or a comparison. They are read from its folder, so they always are those of now.
+    """The results of a sweep or a search. They are read from its folder, so they always are those of now.
 
     A notebook shows the answer, its figure and its choices.
 
@@ -245,7 +245,7 @@ def _html(printed: "pd.DataFrame") -> str:
 
 
 def open(folder: str | Path) -> Results:
-    """The results in a folder of a sweep, a search or a comparison. No model is loaded.
+    """The results in a folder of a sweep or a search. No model is loaded.
 
     Raises:
         FrostlineError: The folder holds no results.

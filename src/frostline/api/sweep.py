@@ -1,17 +1,16 @@
-"""A grid of runs: :func:`sweep`, its plan, and the comparison of ways to tune."""
+"""A grid of runs: :func:`sweep`, and its plan."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Unpack
 
 from frostline import FrostlineError
-from frostline.api.keywords import Grid, Location, Ways, require_known, split_off_tables, takes
+from frostline.api.keywords import Grid, Location, require_known, split_off_tables, takes
 from frostline.api.results import Results
 from frostline.data.wording import spoken
 from frostline.fast.switch import objects_frozen
-from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.plan_text import forecast_lines, plan_lines
 from frostline.report.rebuild import finish
 from frostline.sweeps import plan as plans
@@ -25,7 +24,7 @@ from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.forecast_record import Taken, record, record_measured
 from frostline.sweeps.results.search_record import request_again
 from frostline.sweeps.results.tensor_files import BestWeights
-from frostline.sweeps.settings import PLANNED_FOLDER, Settings, comparison, make_settings
+from frostline.sweeps.settings import PLANNED_FOLDER, Settings, make_settings
 from frostline.sweeps.slurm import TASKS
 
 
@@ -176,33 +175,3 @@ def _begun(spec: Settings, tables: Mapping[str, Any], progress: Progress, retry:
 def _register(plan: plans.Plan) -> None:
     register(plan)
     request_again(plan.store.out, {run.digest for run in plan.requested})
-
-
-@takes(Ways)
-def compare(
-    *,
-    out: Location,
-    ways: str | Sequence[str] = DEFAULT_WAYS,
-    save_model: bool = True,
-    executor: Executor | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[Ways],
-) -> Results:
-    """Train ways to tune on the same examples, and recommend one.
-
-    By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.
-
-    Args:
-        out: As for :func:`sweep`.
-        ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
-        save_model: As for :func:`sweep`.
-        executor: As for :func:`sweep`.
-        progress: As for :func:`sweep`.
-        **settings: The settings of :func:`sweep`, except ``tune``. ``way`` defines ways of your own by name, as dictionaries of
-            the fields of :class:`frostline.model.ways.Way`.
-
-    Raises:
-        FrostlineError: A setting, the data or the model is unusable; the message says what to do.
-    """
-    require_known(settings, compare, but=("tune",))
-    return sweep(out=out, save_model=save_model, executor=executor, progress=progress, **comparison(ways, settings))

@@ -1,4 +1,4 @@
-"""The commands that train: `frostline find`, `sweep`, `plan`, `compare` and `demo`, and who trains the runs.
+"""The commands that train: `frostline find`, `sweep`, `plan` and `demo`, and who trains the runs.
 
 This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
@@ -16,23 +16,19 @@ from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settin
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.files import require_writable
 from frostline.data.wording import capitalized, duration, duration_at_least
-from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.report.plain_text import print_table, size_of, wrapped
 from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, refit_seconds, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.settings import (
     ALL,
     AUTO,
-    CHOSEN_BY_SEARCH,
+    NOT_OF_SEARCH,
     PLANNED_FOLDER,
     TRANSFORMERS,
     Settings,
     budget_seconds,
-    comparison,
     make_settings,
     search_settings,
-    search_ways,
 )
 from frostline.sweeps.slurm import FILE, TASKS, script
 from frostline.sweeps.toml import TRUST
@@ -194,7 +190,7 @@ class WhoTrains:
 
 
 @app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
-@with_settings(file=False, leave_out=CHOSEN_BY_SEARCH, others={"out": "frostline-find", **DEFAULTS})
+@with_settings(file=False, leave_out=NOT_OF_SEARCH, others={"out": "frostline-find", "tune": AUTO, **DEFAULTS})
 def find(
     settings: dict[str, Any],
     *,
@@ -208,23 +204,6 @@ def find(
             rich_help_panel=SEARCH,
         ),
     ] = None,
-    max_k: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Largest k to train; it then replaces full as the reference.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = None,
-    ways: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST",
-            help="Ways to tune that are tried too, such as mean-pooled-2,lora-2; none; or auto: some of the last layers with a "
-            "head that reads the mean of all tokens, if probes score better on it.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = AUTO,
     only: Annotated[
         str,
         typer.Option(
@@ -271,6 +250,9 @@ def find(
     --plan shows beforehand what it costs. --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are
     fewer than 60 steps, 10 are tried too.
 
+    --tune auto tries every k and full, and heads that read the mean of all tokens if probes score better on it. auto,lora-2 adds
+    a way to tune. last-2,lora-2,full compares only these, and k = 0. Without full, the largest k is the reference.
+
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
@@ -281,11 +263,9 @@ def find(
         require_comparable(models, settings, one_process=processes is None and who.name == "local")
     elif price_inference:
         raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
-    most = [] if max_k is None else [Recipe(max_k)]
     for one in models:
-        spec = search_settings({**DEFAULTS, **settings, **one.settings}, max_k, ways, only)
-        _check(spec, [*search_ways(ways, only), *most])
-    settings |= {"budget": budget, "max_k": max_k, "ways": ways, "only": only, "exhaustive": exhaustive}
+        _check(search_settings({**DEFAULTS, **settings, **one.settings}, only)[0])
+    settings |= {"budget": budget, "only": only, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
 
@@ -344,33 +324,6 @@ def plan(
     print(*plan_lines(made), *forecast_lines(made.forecast), sep="\n")
 
 
-@app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
-@with_settings(leave_out=("tune",), others={"out": "frostline-compare", **DEFAULT_RATES})
-def compare(
-    settings: dict[str, Any],
-    *,
-    who: WhoTrains,
-    ways: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST",
-            help=f"Ways to tune: last-2, full, {', '.join(EXAMPLES)}, or names of [way.NAME] in the TOML file.",
-            rich_help_panel="Grid",
-        ),
-    ] = DEFAULT_WAYS,
-    dry_run: DryRun = False,
-) -> None:
-    """Compare other ways to tune with the last k layers, and recommend one: score against cost.
-
-    Needs --model and one of --train, --data and --glue. Every way is trained with three learning rates by default. Those of
-    ways that train only a head are --head-learning-rate. Run the same command again to continue where it stopped. More ways,
-    seeds or train sizes add to the folder.
-
-    Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
-    """
-    _train(comparison(ways, settings), who, dry_run=dry_run)
-
-
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")] = Path("frostline-demo"),
@@ -416,7 +369,7 @@ def _of_reference(made: "SearchPlan") -> str:
     trainer = "" if cell.trainer_seconds is None else f" ({duration(cell.trainer_seconds)} with transformers' Trainer)"
     text = f"{name}: about {duration(seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
     if not made.plan.memory.fits(cell.memory_bytes, forecast.workers):
-        text += " That is more than is free: give --max-k, fewer --workers or --gradient-checkpointing."
+        text += " That is more than is free: give --tune 0,1,2, fewer --workers or --gradient-checkpointing."
     return text
 
 
@@ -498,8 +451,8 @@ def _print_dry_run(settings: dict[str, Any]) -> None:
     print(*plan_lines(plan), *group_lines(plan.groups), sep="\n")
 
 
-def _check(settings: Settings, more: Sequence[Recipe] = ()) -> None:
+def _check(settings: Settings) -> None:
     """Answer a mistake before torch is imported, which takes seconds."""
     from frostline.sweeps.inputs import check_inputs
 
-    check_inputs(settings, more)
+    check_inputs(settings)

@@ -174,7 +174,7 @@ def track(
 ) -> None:
     """Write every finished run of a sweep into trackers, with settings, scores and cost; then the answer.
 
-    What is there already is not written again. `--track` of `find`, `sweep` and `compare` does the same in the end.
+    What is there already is not written again. `--track` of `find` and `sweep` does the same in the end.
 
     Example: frostline track reviews --to tensorboard
     """

@@ -249,7 +249,7 @@ SWITCHES = (
     ),
 )
 FUNCTIONS = (  # and commands
-    *("find", "sweep", "compare", "plan", "work", "merge", "track", "predict", "bundle", "push", "probe", "check"),
+    *("find", "sweep", "plan", "work", "merge", "track", "predict", "bundle", "push", "probe", "check"),
 )
 VALUE = (
     r"'[^']*'|\"[^\"]*\"|[0-9][\w.,-]*\b|[\w.-]+(?:,[\w.-]+)+\b|[A-Z]{3,}\b|"

@@ -301,11 +301,6 @@ class Way(Strict):
             raise ValueError("transferred needs tune = 'full', because the layers above would stay random")
 
 
-DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
-DEFAULT_RATES: Mapping[str, tuple[float, ...]] = {  # of a comparison: as many for what trains only a head
-    "learning_rate": (2e-5, 5e-5, 1e-4),
-    "head_learning_rate": (1e-3, 3e-3, 1e-2),
-}
 LAYER_DECAY = 0.9
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
 MEAN_POOLED = "mean-pooled"  # a head that reads the mean of all tokens
@@ -376,7 +371,7 @@ def require_free(names: Iterable[str]) -> None:
     for name in names:
         if not re.fullmatch("[a-z][a-z0-9-]*", name):
             raise FrostlineError(f"[way.{name}] is no name: use small letters, digits and -, beginning with a letter.")
-        if name in ALTERNATIVES or not Recipe(name).is_way:
+        if name in (*ALTERNATIVES, "auto") or not Recipe(name).is_way:
             raise FrostlineError(f"[way.{name}] has a name that means something else already: choose another one.")
 
 

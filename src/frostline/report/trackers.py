@@ -54,7 +54,7 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     The experiment of MLflow, or the group of W&B, has the name of the folder.
 
     Args:
-        folder: The folder of a sweep, a search or a comparison; of a search over several models, all of them are written.
+        folder: The folder of a sweep or a search; of a search over several models, all of them are written.
         to: ``mlflow``, ``tensorboard``, ``wandb``, or several of them.
 
     Returns:

@@ -57,11 +57,12 @@ class SearchSpace:
     """The candidates of a search.
 
     Attributes:
-        recipes: The cheapest first: k = 0, 1, ... The last one is the reference: full fine-tuning, or the largest k that the user
-            allows. Then ways to tune, if there are any. Then the same for each longer training.
+        recipes: The cheapest first: k = 0, then every other k. The last one is the reference: full fine-tuning, or the largest k
+            that the user names. Then ways to tune, if there are any. Then the same for each longer training.
+        layers: How many the reference tunes.
         lengths: Of training.
-        learning_rates: To try for every recipe but k = 0, ascending.
-        head_learning_rates: To try for k = 0.
+        learning_rates: To try for every recipe that trains a layer, ascending.
+        head_learning_rates: To try for k = 0 and for ways that train a head only.
         seeds: In the order in which they are used.
         operations: Floating-point operations of one run, by recipe.
         shares: The share of the layers that run in training, of each way to tune.
@@ -73,6 +74,7 @@ class SearchSpace:
     head_learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
     operations: Mapping[Recipe, float]
+    layers: int
     lengths: Lengths = ONE_LENGTH
     shares: Mapping[Recipe, float] = field(default_factory=dict)
     start_k: int = 2
@@ -106,22 +108,17 @@ class SearchSpace:
         """The same with the next shorter training; None for the shortest."""
         return next((one for one in reversed(self.recipes) if recipe in self.longer(one)), None)
 
-    @cached_property
-    def layers(self) -> int:
-        """The number of layers of the largest k."""
-        return max(1, *(one.k for one in self.recipes if one.k is not None))
-
     @property
     def first(self) -> Recipe:
-        """The recipe at which learning rates are compared first: ``start_k``, limited to what is below the reference.
+        """The recipe at which learning rates are compared first: ``start_k``, or the next k that is there, below the reference.
 
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
-        start = min(self.start_k, max(one.k for one in self.curve[:-1] if one.k is not None))
-        return next(one for one in self.curve if one.k == start) if start else self.reference
+        smaller = [one for one in self.curve[1:-1] if one.k is not None]
+        return next((one for one in smaller if (one.k or 0) >= self.start_k), (smaller or [self.reference])[-1])
 
     def share(self, recipe: Recipe) -> float:
-        """The share of the layers that a recipe tunes."""
+        """The share of the layers that a recipe tunes; 0 if it trains a head only."""
         if recipe.is_way:
             return self.shares[recipe]
         return 1.0 if recipe.k is None else recipe.k / self.layers
@@ -142,8 +139,8 @@ class SearchSpace:
         return [self.learning_rates[n] for n in (place - 1, place + 1) if 0 <= n < len(self.learning_rates)]
 
     def candidates(self, recipe: Recipe, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
-        """A recipe with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
-        rates = self.head_learning_rates if recipe.k == 0 else (learning_rate,)
+        """A recipe with these seeds. What trains a head only is trained at all learning rates of the head."""
+        rates = (learning_rate,) if self.share(recipe) else self.head_learning_rates
         return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
 
 

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -41,18 +41,28 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
-def runs_of(plan: Plan, *, ways: bool = True) -> Runs:
-    """Every run that the search may train, with those of ways to tune or without them."""
+def runs_of(plan: Plan, without: Collection[Recipe] = ()) -> Runs:
+    """Every run that the search may train, ``without`` some recipes."""
     lengths = {run.num_train_epochs for run in plan.runs}  # as those of the folder are named
+    heads = [rate for rate, _ in plan.spec.learning_rate_pairs(HEAD_ONLY) if rate is not None]
     found = {}
     for run in plan.requested:
-        if run.recipe.is_way and not ways:
+        if run.recipe in without:
             continue
         assert run.learning_rate is not None
-        rates = {run.way.learning_rate(rate): rate for rate in plan.spec.learning_rate}
-        rate = rates[run.learning_rate] if run.recipe.is_way else run.learning_rate
-        found[Candidate(run.named_among(lengths), rate, run.seed)] = run
+        rates = {
+            run.way.learning_rate(rate): rate for rate in (heads if run.way.head_only else plan.spec.learning_rate)
+        }
+        found[Candidate(run.named_among(lengths), rates[run.learning_rate], run.seed)] = run
     return found
+
+
+def unnamed_ways(plan: Plan, named: Collection[Recipe]) -> list[Recipe]:
+    """The ways of a plan that the user has not named: heads that read the mean of all tokens.
+
+    They are tried only if probes score better on this mean.
+    """
+    return [one for one in plan.spec.tune if one.is_way and one not in named]
 
 
 def _order(candidate: Candidate) -> tuple[float, Any]:
@@ -97,8 +107,9 @@ def stacked_on_gpu(plan: Plan, runs: Runs) -> int:
 def sweep_of(spec: Settings, candidates: Sequence[Candidate]) -> Settings:
     """The sweep that consists of these candidates."""
     seeds: dict[tuple[Recipe, tuple[float, ...] | None], list[int]] = {}
-    for one in candidates:  # k = 0 is trained at all of its own learning rates
-        seeds.setdefault((one.recipe, (one.learning_rate,) if one.recipe.k != 0 else None), []).append(one.seed)
+    for one in candidates:  # what trains a head only is trained at all learning rates of the head
+        rates = None if spec.way_of(one.recipe).head_only else (one.learning_rate,)
+        seeds.setdefault((one.recipe, rates), []).append(one.seed)
     first, *others = [
         MoreRuns(
             tune=(recipe.trained,),
@@ -154,7 +165,7 @@ class Search:
         processes: int | None = None,
         driver: Driver | None = None,
         untrained: bool = True,
-        ways_if_better: bool = False,
+        named: Collection[Recipe] = (),
     ) -> Self:
         """Cache the hidden states, fit models that train no layer, and set up the observations.
 
@@ -165,7 +176,7 @@ class Search:
             processes: How many processes or tasks train the runs; None: this one, or all that fit into the cluster.
             driver: Trains the runs elsewhere; None trains them here.
             untrained: Whether a model that trains no layer may be recommended.
-            ways_if_better: Whether the ways of the plan are left out unless probes score better on the mean of all tokens.
+            named: The recipes that the user named (:func:`unnamed_ways`).
         """
         for damage in plan.store.check():
             progress.note(damage)
@@ -183,15 +194,15 @@ class Search:
         fitted = fit_alternatives(plan, of_folds, progress)
         if not untrained:
             fitted = replace(fitted, models={}, values={})
-        ways = ", ".join(dict.fromkeys(one.recipe.trained for one in runs if one.recipe.is_way))
         better = fitted.probes is not None and mean_is_better(fitted.probes, plan.experiment.head_reads)
-        if ways and ways_if_better and better:
+        others = unnamed_ways(plan, named)
+        if others and better:
             progress.note(
                 "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
-                f"also tries {ways}."
+                f"also tries {', '.join(others)}."
             )
-        tried = better or not ways_if_better
-        return cls.of(plan, progress, budget, fitted, ways=tried, processes=processes, driver=driver)
+        without = () if better else others
+        return cls.of(plan, progress, budget, fitted, without=without, processes=processes, driver=driver)
 
     @classmethod
     def of(
@@ -201,12 +212,12 @@ class Search:
         budget: float | None,
         alternatives: Alternatives,
         *,
-        ways: bool,
+        without: Collection[Recipe] = (),
         processes: int | None = None,
         driver: Driver | None = None,
     ) -> Self:
-        """Set up the observations, with ways to tune or without them. Nothing is written."""
-        runs = runs_of(plan, ways=ways)
+        """Set up the observations, ``without`` some recipes. Nothing is written."""
+        runs = runs_of(plan, without)
         together = run_together(plan, runs, processes, driver)
         earlier, spec = read_search(plan.store.out), plan.spec
         identity, validation = plan.identity, plan.data.validation
@@ -229,6 +240,7 @@ class Search:
         seen = Observations(
             SearchSpace(
                 recipes=tuple(dict.fromkeys(one.recipe for one in sorted(runs, key=_order))),
+                layers=round(most * identity.layers),
                 lengths=Lengths(
                     min(spec.num_train_epochs), max(spec.num_train_epochs), next(iter(runs.values())).train_size
                 ),

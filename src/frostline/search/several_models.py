@@ -13,7 +13,7 @@ probes, or, once it has runs, at the k with the same share of layers. A model th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -304,7 +304,7 @@ def search_models(
     budget: float | None,
     *,
     untrained: bool,
-    ways_if_better: bool,
+    named: Collection[Recipe],
     price_inference: float,
     exhaustive: bool,
 ) -> None:
@@ -318,7 +318,7 @@ def search_models(
         progress: Where progress is reported.
         budget: As for :meth:`frostline.search.search.Search.start`, for all models together.
         untrained: The same.
-        ways_if_better: The same.
+        named: The same.
         price_inference: The score that predictions with the first model are worth.
         exhaustive: Train the whole grid of every model.
     """
@@ -333,9 +333,7 @@ def search_models(
     first, contenders = next(iter(plans)), []
     for name, plan in plans.items():
         priced = plan.spec.model_copy(update={"price": plan.spec.price * full[name] / full[first]})
-        search = Search.start(
-            replace(plan, spec=priced), progress, budget, untrained=untrained, ways_if_better=ways_if_better
-        )
+        search = Search.start(replace(plan, spec=priced), progress, budget, untrained=untrained, named=named)
         contenders.append(Contender(name, search, inference[name], price_inference / inference[first]))
     with ExitStack() as stack:
         for one in contenders:

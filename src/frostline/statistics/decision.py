@@ -303,12 +303,14 @@ class JointEstimate:
         runs += [some for chain in chains.values() for part in chain for some in part]
         observed = evidence.observed(runs, [*depth, *(None for _ in runs[len(depth) :])])
         longer = lengths.longer(names, shares, len(depth))
-        beside = _largest_affordable_k(
-            shares[: len(depth)], {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
-        )
-        untrained = dict.fromkeys(range(len(cells), count), 0) if depth else {}
+        shortest = {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
         observed = replace(
-            observed, beside=beside, untrained=untrained, longer=longer, other_rates=_beside(chains, count)
+            observed,
+            beside=_largest_affordable_k(shares[: len(depth)], shortest),
+            untrained=dict.fromkeys(range(len(cells), count), 0) if depth else {},
+            heads={n: 0 for n, share in shortest.items() if depth and not share},
+            longer=longer,
+            other_rates=_beside(chains, count),
         )
         others, found = range(len(depth), len(cells)), posterior(observed)
         return cls((*cells, *alternatives), costs, observed.first(count), found.first(count), others)
@@ -367,7 +369,7 @@ def _beside(chains: Chains, count: int) -> dict[int, int]:
 def _largest_affordable_k(ks: Sequence[float], ways: Mapping[int, float]) -> dict[int, int]:
     """For each way that runs layers in training, the position of the largest k that costs at most as much.
 
-    A way that trains no layer reads other features than k = 0 does, so it is not expected to score as that.
+    A way that trains a head only reads other features than k = 0 does, so it is not expected to score as that.
     """
     beside = {}
     for way, cost in ways.items():

@@ -200,7 +200,8 @@ class Observed:
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
             None, after all others: the choice is not on the curve.
         beside: For ways to tune, by position: the position of the k that they are expected to score as.
-        untrained: The same for models that train no layer.
+        untrained: The same for models that train nothing, which have one score.
+        heads: The same for ways that train a head only.
         other_rates: The same for the runs of a choice at another learning rate, with the neighbouring learning rate.
         longer: For longer trainings, by position: the position of the next shorter one, and the score it is expected to gain.
         measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
@@ -214,6 +215,7 @@ class Observed:
     depth: Sequence[float | None]
     beside: Mapping[int, int] = field(default_factory=dict)
     untrained: Mapping[int, int] = field(default_factory=dict)
+    heads: Mapping[int, int] = field(default_factory=dict)
     other_rates: Mapping[int, int] = field(default_factory=dict)
     longer: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     measured: Sequence[float] | None = None
@@ -260,7 +262,7 @@ class SeedNoise:
         between: The correlation between runs of one seed.
         pooled: The common variance over seeds.
         pooled_freedom: Its degrees of freedom.
-        untrained: Whether each choice trains no layer, so that nothing in it is random, ``[seen]``.
+        untrained: Whether each choice trains nothing, so that nothing in it is random, ``[seen]``.
     """
 
     squares: Array
@@ -362,7 +364,7 @@ def posterior(observed: Observed) -> Posterior:
     curve = Curve(on_curve, len(observed.depth) - count, random)
     pairs = (
         (observed.beside, TYPICAL_GAP),
-        (observed.untrained, TYPICAL_UNTRAINED_GAP),
+        ({**observed.untrained, **observed.heads}, TYPICAL_UNTRAINED_GAP),
         (observed.other_rates, TYPICAL_RATE_GAP),
     )
     choices = len(observed.depth)

@@ -18,7 +18,6 @@ from frostline.data.splits import least_size
 from frostline.data.wording import comma_joined, comma_separated, did_you_mean, model_name, quoted
 from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
-from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Identity, Written, read_sweep
 from frostline.sweeps.join import join_existing
@@ -119,14 +118,10 @@ def _layers_of(model: str, values: Mapping[str, Any]) -> int | None:
     return layers_in_config(model_folder(model, values.get("revision"), ["config.json"])[0])
 
 
-def check_inputs(spec: Settings, more: Sequence[Recipe]) -> None:
+def check_inputs(spec: Settings) -> None:
     """Refuse what :func:`frostline.sweeps.prepare.prepare` would refuse without the weights of the model.
 
     Of a model on the hub, config.json is downloaded. A data set on the hub is not loaded.
-
-    Args:
-        spec: The settings.
-        more: What a search may train beside ``spec.tune``.
 
     Raises:
         FrostlineError: A folder, a file, a column, a label or a setting is wrong, the folder holds another sweep, there is no
@@ -141,7 +136,7 @@ def check_inputs(spec: Settings, more: Sequence[Recipe]) -> None:
                 f"--depth {spec.depth} is more than the {layers} layers of {spec.model}: give at most {layers}."
             )
         layers = spec.depth or layers
-        for recipe in (*spec.values_of("tune"), *more):
+        for recipe in spec.values_of("tune"):
             spec.way_of(recipe).require_layers(layers)
 
 

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSettings, Strict, Strings, of_help
+from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
 from frostline.data.wording import comma_separated, did_you_mean, parse_duration
 from frostline.model.terms import opened_by
-from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
+from frostline.model.ways import Way, require_free, way_named
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
@@ -269,8 +269,8 @@ GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their ord
     "resources": ResourceSettings,
     "output": OutputSettings,
 }
-CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
-AUTO, NO_WAYS = "auto", "none"  # of the ways and the training lengths of a search
+NOT_OF_SEARCH = ("tune_modules", "grid")
+AUTO = "auto"  # of the recipes and the training lengths of a search
 ALL, TRANSFORMERS = "all", "transformers"  # what a search may recommend
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,
@@ -302,8 +302,8 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         raise FrostlineError(_refusal(error.errors()[0], values)) from None
     if len(models_of(settings.model)) > 1:
         raise FrostlineError(
-            f"--model names several models ({settings.model}): give one. `frostline find` takes several, and so do `frostline "
-            "sweep` and `frostline compare` on the command line."
+            f"--model names several models ({settings.model}): give one. `frostline find` takes several, and so does `frostline "
+            "sweep` on the command line."
         )
     require_free(settings.way)
     tunes = settings.values_of("tune")
@@ -335,71 +335,55 @@ def require_reference(settings: Settings) -> None:
         )
 
 
-def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a sweep that compares these ways.
+def search_settings(values: Mapping[str, Any], only: str = ALL) -> tuple[Settings, bool]:
+    """The settings of a search before the layers of the model are known, and whether it tries every k.
+
+    ``tune`` of the settings are the recipes that the user names. Beside ``auto`` there may be none; it is k = 0 then.
 
     Raises:
-        FrostlineError: A value of ``tune`` is given too, or the ways have no form of names.
-    """
-    if values.get("tune") is not None:
-        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
-    try:
-        tunes = TypeAdapter(Tunes).validate_python(ways)
-    except ValidationError as error:
-        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from None
-    return {**DEFAULT_RATES, **values, "tune": tunes}
-
-
-def search_ways(ways: str | Sequence[str], only: str = ALL) -> tuple[Recipe, ...]:
-    """The ways to tune that a search also tries; none for ``auto``, which needs the number of layers, and for ``none``.
-
-    Raises:
-        FrostlineError: One of them is no way that tunes layers, or not among the ``only`` ones.
+        FrostlineError: As for :func:`make_settings`. Or a search does not have a setting, or cannot try a recipe.
     """
     if only not in (ALL, TRANSFORMERS):
         raise FrostlineError(f"only cannot be {only!r}: give {ALL}, or {TRANSFORMERS}.")
-    if ways in (AUTO, NO_WAYS):
-        return ()
-    try:
-        found = TypeAdapter(Tunes).validate_python(ways)
-    except ValidationError as error:
-        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from None
-    for recipe in found:
-        way = way_named(recipe)
-        if not recipe.is_way or way.head_only or not way.in_loop:
-            raise FrostlineError(
-                f"ways cannot have {recipe}: a search tries every k and linear probes anyway, and of other ways those that tune "
-                "layers. Leave it out, or run `frostline compare`."
-            )
-        if only == TRANSFORMERS and opened_by(way.head) != TRANSFORMERS:
-            raise FrostlineError(
-                f"ways cannot have {recipe} with --only {TRANSFORMERS}: {opened_by(way.head)} opens it. Leave one of both out."
-            )
-    return found
-
-
-def search_settings(
-    values: Mapping[str, Any], max_k: int | None = None, ways: str | Sequence[str] = AUTO, only: str = ALL
-) -> Settings:
-    """The settings of a search, before the layers of the model are known.
-
-    Raises:
-        FrostlineError: As for :func:`make_settings`. Or something is given that a search chooses itself.
-    """
-    for name in CHOSEN_BY_SEARCH:
+    for name in NOT_OF_SEARCH:
         if values.get(name) is not None:
-            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
-    if max_k is not None and max_k < 1:
-        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
-    search_ways(ways, only)
+            raise FrostlineError(f"A search has no {name}: leave it out, or run `frostline sweep`.")
+    given = as_list(values.get("tune", AUTO))
+    if NAMED in given:
+        raise FrostlineError(f"A search cannot try {NAMED}: leave it out of tune, or run `frostline sweep`.")
+    tune = [one for one in given if one != AUTO]
     if values.get("num_train_epochs") == AUTO:
         values = {name: value for name, value in values.items() if name != "num_train_epochs"}
-    settings = make_settings({**values, "tune": 0})
+    settings = make_settings({**values, "tune": tune if tune or AUTO not in given else 0})
     if settings.train_size and len(settings.train_size) > 1:
         raise FrostlineError(
             "A search has one train size: give one --train-size, or run `frostline sweep` for several."
         )
-    return settings
+    for recipe in settings.tune:
+        _require_searchable(settings, recipe, only)
+    if AUTO not in given and not any(one.is_k and one.k != 0 for one in settings.tune):
+        raise FrostlineError(
+            f"A search compares with the last k layers or with full fine-tuning: add one to --tune, such as full, or {AUTO}."
+        )
+    return settings, AUTO in given
+
+
+def _require_searchable(settings: Settings, recipe: Recipe, only: str) -> None:
+    """Refuse a recipe that a search cannot try.
+
+    Raises:
+        FrostlineError: It trains nothing, or it is not among the ``only`` ones.
+    """
+    way = settings.way_of(recipe)
+    if not way.trains_model:
+        raise FrostlineError(
+            f"tune cannot have {recipe}: a search fits models that train no layer anyway. Leave it out, or run `frostline sweep`."
+        )
+    if only == TRANSFORMERS and (not way.in_loop or opened_by(way.head) != TRANSFORMERS):
+        opener = opened_by(way.head) if way.in_loop else "frostline"
+        raise FrostlineError(
+            f"tune cannot have {recipe} with --only {TRANSFORMERS}: {opener} opens it. Leave one of both out."
+        )
 
 
 def models_of(model: str | PathLike[str] | Sequence[str | PathLike[str]]) -> tuple[str, ...]:

@@ -152,7 +152,9 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         unknown = "cannot be compared: none of their runs has succeeded so far"
         text += f" The named parts {f'reach {comparison.with_full(named, full)}' if known else unknown}."
     if not (search.instead or len(cells) < 2 or any(one.tune_embeddings for one in cells.values())):
-        text += " Full fine-tuning was not run here." if of_table else _add_full(cells, search)
+        text += (
+            " Full fine-tuning was not run here." if of_table else " Full fine-tuning was not run: add full to --tune."
+        )
     text += _times_not_comparable(cells, full)
     if has_not_fitted(full, search.longest):
         text += (
@@ -329,9 +331,3 @@ def _failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
         if cell.failures.failed
     ]
     return f" {' and '.join(parts)}." if parts else ""
-
-
-def _add_full(cells: Iterable[str], search: SearchOutcome) -> str:
-    """A sentence that full fine-tuning was not run, so that it is not the reference, and how to add it."""
-    where = "the ways" if any(Recipe(name).is_way for name in cells) else "--tune"
-    return f" Full fine-tuning was not run: {f'add full to {where}' if search is NO_SEARCH else 'leave out --max-k'}."

@@ -1,4 +1,4 @@
-"""`frostline.compare` on a tiny model: the runs, the answer, the saved model, and a folder that grows."""
+"""A sweep over ways to tune, on a tiny model: the runs, the answer, the saved model, and a folder that grows."""
 
 import shutil
 from pathlib import Path
@@ -10,17 +10,14 @@ from scipy.special import softmax
 import frostline
 from frostline import FrostlineError
 from frostline.frozen.forward_pass import StateSelection
-from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.explanations import loading
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.cells import ANSWERS
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.forecast_record import recorded
-from frostline.sweeps.settings import comparison
 from frostline.training.saved_estimators import read_estimator
-from tiny import plan_of, sentences, settings_of, write_csv
+from tiny import plan_of, sentences, write_csv
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
 ONE_RATE = {"learning_rate": 1e-3, "head_learning_rate": 1e-3}
@@ -31,7 +28,7 @@ def compared(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     """The folder of a finished comparison, and its answer."""
     out = tmp_path_factory.mktemp("compared") / "o"
     given = {"model": tiny_bert, "train": tiny_table, "out": out, **SETTINGS}
-    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given).answer
+    return out, frostline.sweep(tune="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given).answer
 
 
 def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) -> None:
@@ -52,17 +49,10 @@ def test_a_way_alone_needs_a_folder_with_a_k(compared: tuple[Path, Answer], tiny
     """The next step of an answer is such a command, with a learning rate of its own."""
     given = {"model": tiny_bert, "train": tiny_table, **SETTINGS}
     with pytest.raises(FrostlineError, match="are compared with the last k layers or with full fine-tuning: add one"):
-        frostline.compare(ways="lora-1", out=compared[0].with_name("new"), progress=Progress(), **given)
+        frostline.sweep(tune="lora-1", out=compared[0].with_name("new"), progress=Progress(), **given)
     grown = shutil.copytree(compared[0], compared[0].with_name("grown"))
     results = frostline.open(grown).more(tune="lora-1", seeds=3, save_model=False, progress=Progress())
     assert {run.recipe for run in Folder(grown).runs if run.seed == 2} == {"lora-1"} and results.answer.runs.done == 22
-
-
-def test_by_default_every_way_has_as_many_learning_rates() -> None:
-    assert [name for name in DEFAULT_WAYS.split(",") if not Recipe(name).is_way] == ["last-2", "full"]
-    ways = "head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full"
-    spec = settings_of(**comparison(ways, {"model": "m", "train": "t.csv", "out": "o"}))
-    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
 
 
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, Answer]) -> None:
@@ -77,14 +67,14 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
 def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 1e-3}
     own = {"mine": {"tune": 1, "patience": 1}}
-    frostline.compare(save_model=False, ways="full,mine", way=own, progress=Progress(), **given)
-    more = {"ways": "last-1,spectrum-34", "save_model": False, "progress": Progress(), **given}
-    frostline.compare(**more)
+    frostline.sweep(save_model=False, tune="full,mine", way=own, progress=Progress(), **given)
+    more = {"tune": "last-1,spectrum-34", "save_model": False, "progress": Progress(), **given}
+    frostline.sweep(**more)
     folder = Folder(tmp_path / "o")
     assert {run.recipe for run in folder.runs} == {"full", "mine", "last 1", "spectrum-34"} and folder.is_complete
-    assert folder.spec.way["spectrum-34"].modules and frostline.compare(**more).answer.runs.done == 8
+    assert folder.spec.way["spectrum-34"].modules and frostline.sweep(**more).answer.runs.done == 8
     with pytest.raises(FrostlineError, match="its way 'mine' is different"):
-        frostline.compare(ways="full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given)
+        frostline.sweep(tune="full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given)
 
 
 @pytest.mark.parametrize(
@@ -93,16 +83,14 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
         ("full,lora-9", "9 tuned layers were requested, but the model has 3"),
         ("full,reinit-9", "reinit-9: 9 layers were requested, but the model has 3"),
         ("lora-2,llrd", "are compared with the last k layers"),
-        ("full,LLRD", "ways cannot be 'full,LLRD': give numbers of layers such as 2, head, full"),
+        ("full,LLRD", "tune cannot be 'full,LLRD': give numbers of layers such as 2, head, full"),
     ],
 )
 def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(
     ways: str, message: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(FrostlineError, match=message):
-        frostline.compare(ways=ways, model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress())
-    with pytest.raises(FrostlineError, match="has ways instead of tune"):
-        frostline.compare(ways=ways, tune="0,1", model=tiny_bert, train=tiny_table, out=tmp_path / "o")
+        frostline.sweep(tune=ways, model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress())
     assert not (tmp_path / "o").exists()
 
 
@@ -113,11 +101,11 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     own = {"last-token": {"tune": 2, "head_reads": "last"}}
     ways = "head,last-1,mean-pooled-0,mean-pooled-1,last-token,full"
     settings = {"way": own, "progress": Progress(), **given}
-    plan = plan_of(**comparison(ways, settings))
+    plan = plan_of(**settings, tune=ways)
     assert plan.cached == StateSelection((1, 2, 3), head=True)
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
     assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places["head only"])
-    answer = frostline.compare(ways=ways, save_model=False, **settings).answer
+    answer = frostline.sweep(tune=ways, save_model=False, **settings).answer
     shares = {cell.recipe: cell.tuned_share for cell in answer.sizes[0].cells}
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice.choice: choice.cost_of_full for choice in answer.sizes[0].choices}
@@ -137,7 +125,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
         for name, some in (("train", rows[:120]), ("validation", rows[120:]))
     }
     given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, **ONE_RATE}
-    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given).answer
+    return folder, frostline.sweep(tune="head,probe,full", progress=Progress(), **given).answer
 
 
 def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, Answer]) -> None:
@@ -185,9 +173,9 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
     given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, **ONE_RATE}
     saved = (out / "model" / "estimator.json").stat().st_mtime_ns
-    answer = frostline.compare(ways="probe,full", progress=Progress(), **given).answer
+    answer = frostline.sweep(tune="probe,full", progress=Progress(), **given).answer
     assert answer.runs.done == 6 and (out / "model" / "estimator.json").stat().st_mtime_ns == saved
-    answer = frostline.compare(ways="words,full", progress=Progress(), **given).answer
+    answer = frostline.sweep(tune="words,full", progress=Progress(), **given).answer
     assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1].cells
     assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60
