@@ -60,7 +60,7 @@ BEFORE = dict.fromkeys(("docs/how-to/errors.md", "docs/how-to/results-of-others.
 # What cannot be done with a kind of table, and the reason that is printed.
 REFUSED = {
     "tags": {
-        "frostline find --model my-model --train entities.conll --tune last-2": "the head is fitted on one vector for each text, but words have tags",
+        "frostline find --model my-model --train entities.conll --tune last-2": "the head is fitted on one vector for each",
         "frostline plan --model my-model --train entities.conll --tune mean-pooled-2": "but words have tags",
     }
 }
