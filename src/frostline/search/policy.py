@@ -200,7 +200,7 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.seconds_left))
         why = (
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-            "left. With --tune 0,1,2, the largest k takes its place."
+            "left. Without full in --tune, such as 0,1,2, the largest k takes its place."
         )
         return Stop(
             why, no_reference=True, enough=seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one.candidates)
