@@ -59,9 +59,27 @@ def test_many_tasks_are_one_table(frostline: Frostline, desk: Path, monkeypatch:
             assert lines[0].startswith("t, bert: last 2 (") and lines[4] == "u, roberta: –"
         assert "Tune the last" not in told and "how sure it is to reach 95 % of full fine-tuning’s score." in told
         assert "bert: Tuning the last 2 layers reaches 95 % of the score" in told
+        assert "The largest k is taken to cost as much as full fine-tuning: if the model has more layers, give" in told
     page = (desk / "a" / "report.html").read_text()
     assert page.index("<h1>") < page.index("<b>What to tune</b>") < page.index("A sentence for each of 5 curves")
     assert "one table" in " ".join(frostline("analyze", "--help").out.split())
+
+
+def test_an_unknown_number_of_layers_is_said_with_the_costs(frostline: Frostline, desk: Path) -> None:
+    """Without it, the largest k of the table counts as all layers, which makes it too dear."""
+    rows = ["k,seed,acc", *(f"{k},0,{acc}" for k, acc in ((0, 0.6), (2, 0.82), (6, 0.88), ("full", 0.885)))]
+    (desk / "some.csv").write_text("\n".join(rows) + "\n")
+    words = ("analyze", "some.csv", "--columns", "score=acc", "--out", "a")
+    for more, known in (((), False), (("--set", "layers=12"), True), (("--by-mean",), True)):
+        told = " ".join(frostline(*words, *more).out.split())
+        assert ("Tuning the last 6 layers is taken to cost as much as full fine-tuning: if the" in told) is not known
+        costs = {one["choice"]: one["cost_of_full"] for one in _choices(desk / "a")}
+        assert costs["last 6"] == (0.5 if "layers=12" in more else 1.0)
+
+
+def _choices(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / "analysis.json").read_text())["groups"][0]["sizes"][0]["choices"]
+    return found
 
 
 def test_every_setting_is_recorded(frostline: Frostline, desk: Path) -> None:

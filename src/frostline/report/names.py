@@ -19,6 +19,8 @@ VECTORS = {
     "apart": "means of both texts read alone",
 }
 
+GIVE_LAYERS = "if the model has more layers, give their number with --set layers=L"  # a table that lacks it, with full
+
 
 def printed(name: str) -> str:
     """A choice as tables print it: a recipe by its name, ``linear probe`` or ``TF-IDF model``."""

@@ -146,6 +146,11 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         depth = cell.tuned_layers or 0
         ks = [k for name in search.skipped if (k := Recipe(name).k) is not None]
         text += _not_tried([k for k in ks if cell.tune_embeddings or k < depth])
+    most = max((Recipe(name).k or 0 for name in cells), default=0)
+    if layers is None and full.recipe.is_full and most and comparison.settings.sure is None:
+        text += (
+            f" {capitalized(tuning(Recipe(most)))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
+        )
     if named:
         share = comparison.share(named)
         known = share is not None and share.estimate is not None

@@ -75,6 +75,8 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
+    elif any(names.GIVE_LAYERS in group.sentence for group in analysis.groups):
+        caption += f" The largest k is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     models = [column for model in layers for column in columns_of(model)]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
