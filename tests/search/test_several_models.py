@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,6 +167,24 @@ def test_points_below_do_not_count_errors_on_the_same_rows() -> None:
     own = second.option(name)
     assert own is not None and high - low < 2 * 1.96 * 2**0.5 * 100 * float(own.draws.std())
     assert second.runs(name) and not isinstance(second.runs(name)[0], Alternative)
+
+
+def test_a_posterior_surer_than_the_rows_leaves_no_certain_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the rows cause in both models is then taken off as far as it is left in both posteriors, and not more."""
+    pair, widths, option = searched((moved(0), 0.74), (moved(0.5), 0.74)), list[float](), Contender.option
+    for one in pair:
+        one.answer = SimpleNamespace(decision=SimpleNamespace(choice="full", expected=0.8))  # type: ignore[assignment]
+    for scale in (0.3, 0.1):
+
+        def surer(own: Contender, choice: str, scale: float = scale) -> Any:
+            found = option(own, choice)
+            return found and replace(found, draws=found.draws * scale)
+
+        monkeypatch.setattr(Contender, "option", surer)
+        _, low, high = _below(*pair)
+        assert low is not None and high is not None
+        widths.append(high - low)
+    assert widths[1] > 0 and widths[0] == pytest.approx(3 * widths[1])
 
 
 @pytest.mark.parametrize(

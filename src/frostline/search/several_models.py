@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
@@ -435,6 +436,10 @@ def _below(one: Contender, best: Contender) -> tuple[float | None, ...]:
 
     shared = RunPredictions(evidence.split, logits).observed(cells, [None, None]).row_covariance
     assert shared is not None
-    variance = float(ours.draws.var() + theirs.draws.var() - 2 * shared[0, 1])
+    variances = np.array([ours.draws.var(), theirs.draws.var()])
+    # a posterior can be surer than the rows alone: then as much of what they cause in both is left in it
+    of_rows = np.maximum(shared.diagonal(), variances)
+    common = shared[0, 1] * np.sqrt(np.divide(variances, of_rows, where=of_rows > 0, out=np.ones(2)).prod())
+    variance = float(variances.sum() - 2 * common)
     below, half = (other.expected - decision.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
     return below, below - half, below + half
