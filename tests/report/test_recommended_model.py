@@ -442,6 +442,19 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
     assert len(list(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).rows())) == 1
 
 
+def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert: Path, tmp_path: Path) -> None:
+    """In the folder of a search, more runs can change which of the models that train no layer is the best."""
+    given: dict[str, Any] = {"train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
+    given |= {"model": tiny_bert, "seeds": 3, "test": "none"}
+    answer, _ = trained(out := tmp_path / "o", **given)
+    plan, size = plan_of(**{**QUICK, **given, "out": out}), answer.sizes[0]
+    assert size.decision is not None
+    for choice in ("words", "probe"):
+        size.recommended, size.decision = None, replace(size.decision, choice=choice)
+        assert save_recommended(plan, answer, notes := Notes()) is None
+        assert (out / "model").is_dir() == (choice == "words") == (not notes.notes)
+
+
 def finished(out: Path) -> Answer:
     plan: Any = SimpleNamespace(store=SimpleNamespace(out=out), spec=SimpleNamespace(track=None))
     return finish(plan, Progress(), save_model=False)

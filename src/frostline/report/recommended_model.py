@@ -31,6 +31,7 @@ from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.execution.stacks import FAILURES
 from frostline.sweeps.grid import Identity
@@ -43,7 +44,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import BASE
+from frostline.training.saved_estimators import BASE, read_estimator
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 
@@ -115,7 +116,9 @@ def save_recommended(
                 remove(target, inside=plan.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            if not (target / ESTIMATOR).is_file():
+            saved_before = read_estimator(target)
+            facts = saved_before and saved_before.facts
+            if decision.choice != (PROBE if facts and facts.probe else WORDS if facts and facts.terms else None):
                 remove(target, inside=plan.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
