@@ -116,9 +116,8 @@ def save_recommended(
                 remove(target, inside=plan.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            saved_before = read_estimator(target)
-            facts = saved_before and saved_before.facts
-            if decision.choice != (PROBE if facts and facts.probe else WORDS if facts and facts.terms else None):
+            of = kept.facts if (kept := read_estimator(target)) else None
+            if decision.choice != (PROBE if of and of.probe else WORDS if of and of.terms else None):
                 remove(target, inside=plan.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
