@@ -351,10 +351,10 @@ def search_settings(values: Mapping[str, Any], only: str = ALL) -> tuple[Setting
     given = as_list(values.get("tune", AUTO))
     if NAMED in given:
         raise FrostlineError(f"A search cannot try {NAMED}: leave it out of tune, or run `frostline sweep`.")
-    tune = [one for one in given if one != AUTO]
+    tune = [one for one in given if one != AUTO] or 0 if AUTO in given else values["tune"]
     if values.get("num_train_epochs") == AUTO:
         values = {name: value for name, value in values.items() if name != "num_train_epochs"}
-    settings = make_settings({**values, "tune": tune if tune or AUTO not in given else 0})
+    settings = make_settings({**values, "tune": tune})
     if settings.train_size and len(settings.train_size) > 1:
         raise FrostlineError(
             "A search has one train size: give one --train-size, or run `frostline sweep` for several."
