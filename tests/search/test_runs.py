@@ -131,6 +131,17 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "make_forecast", made_up)
 
 
+@pytest.mark.usefixtures("forecast")
+@pytest.mark.parametrize(("tune", "share"), [("1,full", 1 / 3), ("1,2", 1 / 2), ("auto", 1 / 3), ("1,bilstm", 1.0)])
+def test_the_cost_of_a_k_is_its_share_of_the_layers_of_the_reference(
+    search_settings: dict[str, Any], tune: str, share: float
+) -> None:
+    """Also where the largest k among the candidates has fewer layers than the model."""
+    space = find.plan(**search_settings, tune=tune).seen.space
+    assert space.share(Recipe(1)) == pytest.approx(share) and space.share(space.reference) == 1.0
+    assert not any(space.share(one) for one in space.recipes if one in ("head only", "bilstm"))
+
+
 def test_a_plan_says_what_the_search_will_do(search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_module, "PLAN_SECONDS", 0.1)
     search_settings |= {"tune": "0,1", "seeds": 2}
