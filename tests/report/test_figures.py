@@ -73,7 +73,7 @@ def test_learning_curves_join_means_and_show_every_run(answer: Answer) -> None:
     assert [len(line.get_xdata()) for line in lines] == [2, 2, 2] and axes.get_xscale() == "log"
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
     scored = [p for cell in curve.cells for p in cell.points if p.validation_best is not None]
-    assert len(marks) == 2 * len(scored) and marks.count("x") == 2 * sum(not p.in_mean for p in scored)
+    assert len(marks) == 2 * len(scored) and marks.count("x") == 2 * sum(p.outcome != "ok" for p in scored)
 
 
 def test_named_parts_have_their_own_place(tmp_path: Path) -> None:

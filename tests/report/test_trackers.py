@@ -54,6 +54,16 @@ def test_every_run_and_answer_is_in_tensorboard_once(settings: Mapping[str, Any]
     assert files.items() <= {path: path.read_bytes() for path in shown.rglob("*") if path.is_file()}.items()
 
 
+def test_a_run_is_not_written_before_its_test_score_is_known(finished_sweep: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
+    shutil.rmtree(next((out / "runs").iterdir()))
+    with pytest.raises(
+        FrostlineError, match="has runs that have not ended. Each run is written once, with its test score"
+    ):
+        track(out, "tensorboard")
+    assert not (out / "tensorboard").exists()
+
+
 def test_a_search_over_several_models_is_tracked_model_by_model(finished_small: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     for model in ("one", "two"):

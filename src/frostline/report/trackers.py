@@ -61,13 +61,20 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
         How many runs were written into each, with the answer.
 
     Raises:
-        FrostlineError: A package is missing, the folder has no results, or a tracker does not take them.
+        FrostlineError: A package is missing, the folder has no results, its test scores are not known yet, or a tracker does not take them.
     """
     names = comma_separated(to) if isinstance(to, str) else to
     require_trackers(names)
     folders = folders_of(Path(folder).expanduser())
     counts = Counter[str](dict.fromkeys(names, 0))
-    for read in map(Folder, folders):
+    several = [*map(Folder, folders)]
+    for read in several:
+        if not read.is_complete and read.split("test") is not None:
+            raise FrostlineError(
+                f"{read.out} has runs that have not ended. Each run is written once, with its test score, which is known when the "
+                "last one has ended: finish the sweep first."
+            )
+    for read in several:
         out, found = read.out, [*_runs(read), *_answer(read)]
         with locked(out / ".track.lock", ELSEWHERE, inside=out):
             for name in names:

@@ -125,7 +125,10 @@ def _comparable(cell: Cell) -> Cell:
         return cell
     moved = cell.comparable - known.mean
     low, high = (end if end is None else end + moved for end in (known.low, known.high))
-    points = [replace(one, validation_best=one.validation_best and one.validation_best + moved) for one in cell.points]
+    points = [
+        replace(one, validation_best=None if one.validation_best is None else one.validation_best + moved)
+        for one in cell.points
+    ]
     return replace(cell, validation=replace(known, mean=cell.comparable, low=low, high=high), points=points)
 
 
@@ -226,7 +229,7 @@ def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, la
         moved = (cell.comparable or 0.0) - (cell.validation.mean or 0.0)  # with folds, to what all rows would give
         for point in cell.points:
             if point.validation_best is not None:
-                shown = {"color": colour, "marker": "o"} if point.in_mean else {"color": FAILED, "marker": "x"}
+                shown = {"color": colour, "marker": "o"} if point.outcome == "ok" else {"color": FAILED, "marker": "x"}
                 axes.plot([x], [point.validation_best + moved], markersize=4, alpha=0.45, **shown)
     means = [(x, cell.comparable) for x, cell in cells if cell.comparable is not None]
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
