@@ -57,9 +57,7 @@ def test_every_run_and_answer_is_in_tensorboard_once(settings: Mapping[str, Any]
 def test_a_run_is_not_written_before_its_test_score_is_known(finished_sweep: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
     shutil.rmtree(next((out / "runs").iterdir()))
-    with pytest.raises(
-        FrostlineError, match="has runs that have not ended. Each run is written once, with its test score"
-    ):
+    with pytest.raises(FrostlineError, match="has runs that have not ended"):
         track(out, "tensorboard")
     assert not (out / "tensorboard").exists()
 

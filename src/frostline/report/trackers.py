@@ -61,7 +61,8 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
         How many runs were written into each, with the answer.
 
     Raises:
-        FrostlineError: A package is missing, the folder has no results, its test scores are not known yet, or a tracker does not take them.
+        FrostlineError: A package is missing, the folder has no results, its test scores are not known yet, or a tracker does not
+            take them.
     """
     names = comma_separated(to) if isinstance(to, str) else to
     require_trackers(names)
@@ -71,8 +72,8 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     for read in several:
         if not read.is_complete and read.split("test") is not None:
             raise FrostlineError(
-                f"{read.out} has runs that have not ended. Each run is written once, with its test score, which is known when the "
-                "last one has ended: finish the sweep first."
+                f"{read.out} has runs that have not ended. A run is written once, with its test score, which is known when the last "
+                "one has ended: finish the sweep first."
             )
     for read in several:
         out, found = read.out, [*_runs(read), *_answer(read)]
