@@ -72,8 +72,8 @@ def track(folder: str | Path, to: str | Sequence[str]) -> dict[str, int]:
     for read in several:
         if not read.is_complete and read.split("test") is not None:
             raise FrostlineError(
-                f"{read.out} has runs that have not ended. A run is written once, with its test score, which is known when the last "
-                "one has ended: finish the sweep first."
+                f"{read.out} has runs that have not ended. A run is written once, with its test score, which is known when all "
+                "have ended: finish the sweep first."
             )
     for read in several:
         out, found = read.out, [*_runs(read), *_answer(read)]
