@@ -1,4 +1,4 @@
-"""Is any other way to tune better than the last k layers, with few examples? `frostline.compare` on real tasks.
+"""Is any other way to tune better than the last k layers, with few examples? A sweep on real tasks.
 
 For one task after the other (each call goes on where it stopped):
 

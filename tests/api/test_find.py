@@ -357,9 +357,11 @@ def test_the_candidates_may_be_given(search_settings: dict[str, Any]) -> None:
 
 
 def test_a_search_over_given_candidates_tries_each(search_settings: dict[str, Any]) -> None:
-    answer = frostline.find(**search_settings, tune="full,last-1,bilstm,mean-pooled-0").answer
+    own = {"lstm": {"tune": 0, "lstm_width": 8}, "pool": {"modules": ["pooler"]}}
+    answer = frostline.find(**search_settings, tune="full,last-1,lstm,mean-pooled-0,pool", way=own).answer
     tried = {name for name, *_ in runs_in(search_settings["out"])}
-    assert tried == {"head only", "last 1", "full", "bilstm", "mean-pooled-0"} == {*answer.search["operations"]}
+    assert tried == {"head only", "last 1", "full", "lstm", "mean-pooled-0", "pool"} == {*answer.search["operations"]}
+    assert answer.runs.pending == 0 and not answer.search["skipped"]
 
 
 def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:

@@ -90,6 +90,12 @@ def test_the_script_of_a_search_has_its_flags(frostline: Frostline, here: Path) 
     assert frostline(*words, "--executor", "slurm", "--print").code == 0  # all of them are flags
 
 
+@pytest.mark.usefixtures("here")
+def test_candidates_may_be_added_to_every_k(frostline: Frostline) -> None:
+    got = frostline("find", *WORDS[1:5], "--tune", "auto,lora-1", "--executor", "slurm", "--print")
+    assert got.code == 0 and "--tune=auto,lora-1" in got.out
+
+
 @pytest.mark.parametrize(
     ("command", "executor", "flags"),
     [

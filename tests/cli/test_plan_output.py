@@ -157,7 +157,7 @@ SPENT = "A search in this folder has spent 30 s"
         ),
         (
             lambda made: with_forecast(made, Forecast((replace(made.of_reference, memory_bytes=1e15),), 2.0)),
-            ["That is more than is free: give --tune 0,1,2"],
+            ["That is more than is free: give --tune with fewer"],
         ),
         (lambda made: replace(made, exhaustive=True), ["--exhaustive"]),
     ],

@@ -207,7 +207,7 @@ def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     assert failed.caption.endswith("A way that has no usable run is beside nothing.")
     assert "add head" not in failed.caption and [bool(row["k"]) for row in failed.records()] == [False, True]
     alone = ways_table(replace(size, choices=[replace(one, beside_k=None) for one in size.choices]), WAYS)
-    assert alone.caption.endswith("no k costs as little: add head, or fewer last layers, to --ways.")
+    assert alone.caption.endswith("no k costs as little: add head, or fewer last layers, to --tune.")
     # they are drawn over their cost but not over layers
     assert [cell.recipe for cell in on_axis(size.cells)] == ["last 1", "last 2", "full"]
     assert {mark.name for mark in marks(size)} == {"last 1", "last 2", "lora-2", "llrd", "full"}

@@ -304,6 +304,22 @@ def test_where_nothing_is_learned_full_is_trained_for_longer_before_other_learni
     assert {one.recipe for one in first.candidates} == {"full for 10 epochs"} and best(seen) == "full for 10 epochs"
 
 
+@pytest.mark.parametrize("score", [0.5, 0.7])
+@pytest.mark.parametrize("budget", [108.0, 300.0])
+def test_what_trains_a_head_only_is_tried_at_every_learning_rate_of_the_head(budget: float, score: float) -> None:
+    """A sweep of them has all, so a search that tried some would leave runs that nobody trains."""
+    lstm, rates = Recipe("bilstm"), (1e-3, 1e-2)
+    seconds = {**by_recipe({0: 0.2, 2: 4.0, "full": 14.5}), lstm: 5.0}
+    rows = Rows(same_errors=True, seconds=seconds)
+    space = {"recipes": (*seconds,), "operations": {one: 1e9 * taken for one, taken in seconds.items()}}
+    space |= {"head_learning_rates": rates, "shares": {lstm: 0.4}, "head_ways": {lstm}}
+    seen = nothing_seen(rows, budget_given=budget, **space)
+    run_search(seen, lambda one: score if one.recipe == lstm else 0.5, rows)
+    tried = [(one.recipe, one.seed, one.learning_rate) for one in seen.known if one.recipe in (lstm, "head only")]
+    assert any(recipe == lstm for recipe, *_ in tried)
+    assert all((recipe, seed, rate) in tried for recipe, seed, _ in tried for rate in rates)
+
+
 def searched_with_two_lengths(score: Callable[[Recipe], float]) -> tuple[Observations, list[Batch]]:
     """A search with 3 and 10 epochs whose recipes have these scores."""
     recipes = {recipe.for_epochs(epochs): seconds * epochs / 3 for epochs in (3, 10) for recipe, seconds in FEW.items()}

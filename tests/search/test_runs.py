@@ -139,7 +139,9 @@ def test_the_cost_of_a_k_is_its_share_of_the_layers_of_the_reference(
     """Also where the largest k among the candidates has fewer layers than the model."""
     space = find.plan(**search_settings, tune=tune).seen.space
     assert space.share(Recipe(1)) == pytest.approx(share) and space.share(space.reference) == 1.0
-    assert not any(space.share(one) for one in space.recipes if one in ("head only", "bilstm"))
+    heads = {one for one in space.recipes if space.trains_head_only(one)}
+    assert heads == {"head only", *["bilstm"] * ("bilstm" in tune)} and space.share(space.head_only) == 0
+    assert all(space.share(one) == 1 for one in heads if one == "bilstm")  # it has more weights than the tiny model
 
 
 def test_a_plan_says_what_the_search_will_do(search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from frostline.api.results import Results, SeveralModels
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
 from frostline.data.load import Data
+from frostline.data.wording import comma_joined
 from frostline.fast.switch import objects_frozen
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import MEAN, HeadKind, opened_by
@@ -203,10 +204,11 @@ def _planned(
     for note in plan.notes:
         if data is None or note not in data.notes:  # those of the data are shown once
             shown.note(note)
-    if (every_k or FULL in spec.tune) and FULL not in plan.spec.tune:
+    if every_k and FULL not in plan.spec.tune:
+        left = [one for one in spec.tune if one not in plan.spec.tune and one != FULL]
         shown.note(
             f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
-            "optimizer. Full fine-tuning cannot be streamed."
+            f"optimizer. Full fine-tuning cannot be streamed{f', and so it leaves out {comma_joined(left)}' if left else ''}."
         )
     if only == TRANSFORMERS:
         _require_opened(plan)

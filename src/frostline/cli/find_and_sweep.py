@@ -190,7 +190,7 @@ class WhoTrains:
 
 
 @app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
-@with_settings(file=False, leave_out=NOT_OF_SEARCH, others={"out": "frostline-find", "tune": AUTO, **DEFAULTS})
+@with_settings(file=False, leave_out=("tune", *NOT_OF_SEARCH), others={"out": "frostline-find", **DEFAULTS})
 def find(
     settings: dict[str, Any],
     *,
@@ -204,6 +204,16 @@ def find(
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    tune: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Candidates: auto (every k, full, and heads that read the mean of all tokens if probes score better on it), a "
+            "list such as last-2,lora-2,full, to which k = 0 is added, or both: auto,lora-2. Without full, the largest k is the "
+            "reference.",
+            rich_help_panel="Grid",
+        ),
+    ] = AUTO,
     only: Annotated[
         str,
         typer.Option(
@@ -250,15 +260,12 @@ def find(
     --plan shows beforehand what it costs. --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are
     fewer than 60 steps, 10 are tried too.
 
-    --tune auto tries every k and full, and heads that read the mean of all tokens if probes score better on it. auto,lora-2 adds
-    a way to tune. last-2,lora-2,full compares only these, and k = 0. Without full, the largest k is the reference.
-
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
     from frostline.sweeps.inputs import models_to_search, require_comparable
 
-    models = models_to_search(settings)
+    settings["tune"], models = tune, models_to_search(settings)
     if len(models) > 1:
         require_comparable(models, settings, one_process=processes is None and who.name == "local")
     elif price_inference:
@@ -369,7 +376,9 @@ def _of_reference(made: "SearchPlan") -> str:
     trainer = "" if cell.trainer_seconds is None else f" ({duration(cell.trainer_seconds)} with transformers' Trainer)"
     text = f"{name}: about {duration(seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
     if not made.plan.memory.fits(cell.memory_bytes, forecast.workers):
-        text += " That is more than is free: give --tune 0,1,2, fewer --workers or --gradient-checkpointing."
+        text += (
+            " That is more than is free: give --tune with fewer layers, fewer --workers or --gradient-checkpointing."
+        )
     return text
 
 

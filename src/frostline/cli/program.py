@@ -27,7 +27,7 @@ COMMANDS = (
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
 TRAINING = (
-    *("model", "train", "validation", "test", "tune", "ways", "out", "budget", "text-column", "label-column", "metric"),
+    *("model", "train", "validation", "test", "tune", "out", "budget", "text-column", "label-column", "metric"),
     *("seeds", "plan", "dry-run"),
 )
 FIRST = {  # the flags that --help shows of a command with many, in the order in which a person needs them

@@ -356,6 +356,10 @@ def way_named(name: str, own: Mapping[str, Way] = {}, modules: Sequence[str] | N
         return Way(modules=tuple(modules) if modules else None) if recipe == NAMED else Way(tune=recipe)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
+        if name == "auto":
+            raise FrostlineError(
+                "tune cannot be auto here: it stands for every k in `frostline find`. Name what to train."
+            )
         known = [*own, *EXAMPLES, "full", "head", "last-2", NAMED]
         hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
         raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")

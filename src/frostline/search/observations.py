@@ -5,7 +5,7 @@ A candidate is a run that the search may train. Its observation is a score and a
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -66,6 +66,7 @@ class SearchSpace:
         seeds: In the order in which they are used.
         operations: Floating-point operations of one run, by recipe.
         shares: The share of the layers that run in training, of each way to tune.
+        head_ways: The ways that train a head only.
         start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
     """
 
@@ -77,6 +78,7 @@ class SearchSpace:
     layers: int
     lengths: Lengths = ONE_LENGTH
     shares: Mapping[Recipe, float] = field(default_factory=dict)
+    head_ways: Set[Recipe] = frozenset()
     start_k: int = 2
 
     @cached_property
@@ -118,10 +120,14 @@ class SearchSpace:
         return next((one for one in smaller if (one.k or 0) >= self.start_k), (smaller or [self.reference])[-1])
 
     def share(self, recipe: Recipe) -> float:
-        """The share of the layers that a recipe tunes; 0 if it trains a head only."""
+        """The share of the layers that a recipe tunes."""
         if recipe.is_way:
             return self.shares[recipe]
         return 1.0 if recipe.k is None else recipe.k / self.layers
+
+    def trains_head_only(self, recipe: Recipe) -> bool:
+        """Whether a recipe trains a head only, by the learning rates of the head."""
+        return recipe.k == 0 or recipe.trained in self.head_ways
 
     @property
     def middle_rate(self) -> float:
@@ -140,7 +146,7 @@ class SearchSpace:
 
     def candidates(self, recipe: Recipe, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
         """A recipe with these seeds. What trains a head only is trained at all learning rates of the head."""
-        rates = (learning_rate,) if self.share(recipe) else self.head_learning_rates
+        rates = self.head_learning_rates if self.trains_head_only(recipe) else (learning_rate,)
         return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
 
 

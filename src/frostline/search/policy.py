@@ -200,7 +200,7 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.seconds_left))
         why = (
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-            "left. Without full in --tune, such as 0,1,2, the largest k takes its place."
+            "left. With fewer layers in --tune, such as 0,1,2, the largest k takes its place."
         )
         return Stop(
             why, no_reference=True, enough=seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one.candidates)
@@ -230,8 +230,8 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     for recipe, rate in (*((one, best) for one in longer if best), *every):
         if any(map(seen.above_baseline, trained)):
             break
-        both = seen.missing(space.candidates(recipe, rate, space.seeds[:2]))
-        if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
+        both, one = (seen.missing(space.candidates(recipe, rate, space.seeds[:count])) for count in (2, 1))
+        if some := next((some for some in (both, one) if some and seen.fits_budget(some)), None):
             again = "one more seed" if rate in _rates_tried(seen, reference) else "another learning rate"
             other = again if recipe == reference else in_words(recipe)
             why = f"No run is above the baseline with 95 % confidence yet: try {other}."
@@ -264,7 +264,7 @@ def _next(seen: Observations) -> Batch | Stop:
         if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
             brief = with_one
     if brief:
-        return Batch(brief, "Try every k whose run takes seconds.", net=0.0)
+        return Batch(brief, "Try every candidate whose run takes seconds.", net=0.0)
     if ranked[0].net > NEGLIGIBLE:
         wanted = ranked[0].batch
         needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.seconds_left)
@@ -315,7 +315,7 @@ def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best
     if tried := _rates_tried(seen, recipe):
-        return space.next_lower(tried[0]) if space.share(recipe) else None
+        return None if space.trains_head_only(recipe) else space.next_lower(tried[0])
     if (shorter := space.next_shorter(recipe)) is not None and seen.best_learning_rate(shorter) is not None:
         return seen.best_learning_rate(shorter)
     half = (space.start_k + space.layers) / 2
@@ -367,7 +367,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
     best = max(seen.best_elsewhere, *(surrogate.rule.value(choice) for choice in surrogate.estimate.choices))
     for recipe in seen.space.recipes:
         rate = seen.best_learning_rate(recipe)
-        if not seen.space.share(recipe) or rate is None:
+        if seen.space.trains_head_only(recipe) or rate is None:
             continue
         tried, scored = _rates_tried(seen, recipe), seen.scores(recipe, rate)
         failed = min((one for one in tried if not seen.scores(recipe, one)), default=np.inf)

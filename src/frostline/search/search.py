@@ -33,6 +33,7 @@ from frostline.sweeps.results.search_record import SearchRecord, Step, Tried, re
 from frostline.sweeps.results.store import DAMAGED, SEARCH, DamagedError, set_aside
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.sweeps.settings import MoreRuns, Settings
+from frostline.training.audit import share_of_lstm
 from frostline.training.run import Run, tuned_share
 from frostline.training.train import profile_step
 
@@ -234,7 +235,13 @@ class Search:
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = plan.cost_model, {}
         one_each, anatomy = {one.recipe: run for one, run in runs.items()}, plan.experiment.pretrained.anatomy
-        most = max(tuned_share(run, anatomy) for one, run in one_each.items() if one.is_k)  # of the reference
+
+        def share(run: Run) -> float:
+            """The share of the layers that run in training, as an audit finds it."""
+            own = share_of_lstm(plan.experiment.for_run(run).pretrained) if run.way.lstm_width else 0.0
+            return tuned_share(run, anatomy) + own
+
+        most = max(share(run) for one, run in one_each.items() if one.is_k)  # of the reference
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -248,7 +255,8 @@ class Search:
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
                 operations={one: costs.operations(run) for one, run in one_each.items()},
-                shares={one: min(1.0, tuned_share(run, anatomy) / most) for one, run in one_each.items() if one.is_way},
+                shares={one: min(1.0, share(run) / most) for one, run in one_each.items() if one.is_way},
+                head_ways={one.trained for one, run in one_each.items() if one.is_way and run.way.head_only},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -479,7 +487,7 @@ class Search:
             head_learning_rates=list(space.head_learning_rates),
             selected_learning_rates=rates,
             results_so_far=seen.results_so_far(),
-            skipped=[one for one in space.curve if {one, *space.longer(one)} <= {*untried}],
+            skipped=[one for one in untried if space.lengths.is_shortest(one) and {*space.longer(one)} <= {*untried}],
             failed_reference=reference if stop and stop.no_reference else None,
             enough_budget=stop.enough if stop else None,
             requested=sorted(self.requested),

@@ -14,7 +14,7 @@ class SearchOutcome:
 
     Attributes:
         interim_analyses: The largest number of times that intervals are read before more runs are trained.
-        skipped: Every k that was not trained, for any number of epochs.
+        skipped: Every candidate that was not trained, for any number of epochs.
         over: Whether the search has ended. A larger k that a sweep adds is then the reference as soon as it has a result.
         instead: Why the search ended without a result of the reference; None if there is one of it or of a larger k.
         awaited: The reference of every comparison, while there is no result of it or of a larger k.

@@ -79,7 +79,7 @@ def prepare(
     pretrained = load_model(spec, task, machine)
     if grid_of is not None:
         chosen = grid_of(pretrained, data).values()
-        chosen["tune"] = searchable(chosen["tune"], pretrained, machine)
+        chosen["tune"] = searchable(chosen["tune"], pretrained, machine, spec.way)
         spec = spec.model_copy(update=chosen)
     spec = _with_ways(spec, pretrained)
     max_length = length_limit(spec, pretrained)

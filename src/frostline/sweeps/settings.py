@@ -13,7 +13,7 @@ from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
 from frostline.data.wording import comma_separated, did_you_mean, parse_duration
 from frostline.model.terms import opened_by
 from frostline.model.ways import Way, require_free, way_named
-from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
@@ -338,7 +338,7 @@ def require_reference(settings: Settings) -> None:
 def search_settings(values: Mapping[str, Any], only: str = ALL) -> tuple[Settings, bool]:
     """The settings of a search before the layers of the model are known, and whether it tries every k.
 
-    ``tune`` of the settings are the recipes that the user names. Beside ``auto`` there may be none; it is k = 0 then.
+    ``tune`` of the settings are the recipes that the user names, and k = 0 for ``auto``.
 
     Raises:
         FrostlineError: As for :func:`make_settings`. Or a search does not have a setting, or cannot try a recipe.
@@ -349,23 +349,27 @@ def search_settings(values: Mapping[str, Any], only: str = ALL) -> tuple[Setting
         if values.get(name) is not None:
             raise FrostlineError(f"A search has no {name}: leave it out, or run `frostline sweep`.")
     given = as_list(values.get("tune", AUTO))
-    if NAMED in given:
+    words = [one for one in given if isinstance(one, str)]  # an array has no one answer to ``==``
+    every_k = AUTO in words
+    if NAMED in words:
         raise FrostlineError(f"A search cannot try {NAMED}: leave it out of tune, or run `frostline sweep`.")
-    tune = [one for one in given if one != AUTO] or 0 if AUTO in given else values["tune"]
+    named = [one for one in given if not (isinstance(one, str) and one == AUTO)] if every_k else values["tune"]
     if values.get("num_train_epochs") == AUTO:
         values = {name: value for name, value in values.items() if name != "num_train_epochs"}
-    settings = make_settings({**values, "tune": tune})
+    settings = make_settings({**values, "tune": named or 0})
+    if every_k:
+        settings = settings.model_copy(update={"tune": tuple(dict.fromkeys((HEAD_ONLY, *settings.tune)))})
     if settings.train_size and len(settings.train_size) > 1:
         raise FrostlineError(
             "A search has one train size: give one --train-size, or run `frostline sweep` for several."
         )
     for recipe in settings.tune:
         _require_searchable(settings, recipe, only)
-    if AUTO not in given and not any(one.is_k and one.k != 0 for one in settings.tune):
+    if not every_k and not any(one.is_k and one.k != 0 for one in settings.tune):
         raise FrostlineError(
             f"A search compares with the last k layers or with full fine-tuning: add one to --tune, such as full, or {AUTO}."
         )
-    return settings, AUTO in given
+    return settings, every_k
 
 
 def _require_searchable(settings: Settings, recipe: Recipe, only: str) -> None:
@@ -452,8 +456,6 @@ def _advice(error: ErrorDetails, name: str = "", description: str | None = None)
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
         return "give numbers of layers from 0 (classifier head only) up, all, named (with --tune-modules), or names of ways"
-    if name == "ways":
-        return "give names of ways in small letters, digits and -, such as last-2,lora-2,full"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":

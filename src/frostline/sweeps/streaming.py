@@ -4,7 +4,7 @@ Streamed layers are read from the model folder one at a time (:mod:`frostline.mo
 frozen layers can do that, so each run must start from cached hidden states.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -33,18 +33,21 @@ def whether_to_stream(asked: bool | None, device: torch.device) -> Streams:
     return lambda needed: needed > device_memory(device).free if asked is None else asked
 
 
-def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine) -> tuple[Recipe, ...]:
+def searchable(
+    tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine, own: Mapping[str, Way]
+) -> tuple[Recipe, ...]:
     """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and what does not fit are left out.
 
-    If the user has limited k, full fine-tuning is not among the values. Then nothing is left out.
+    Nothing is left out of a list that the user gives, in which some k are missing. ``own`` are the user's ways.
     """
-    if pretrained.stream is None or FULL not in tunes:
+    every_k = {FULL, *map(Recipe, range(pretrained.anatomy.count + 1))} <= {*tunes}
+    if pretrained.stream is None or not every_k:
         return tuple(tunes)
     anatomy, free = pretrained.anatomy, device_memory(machine.device).free
     numbers = [k for k in tunes if k.k is not None and k.k < anatomy.count]
     fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Way(tune=k).parameters(anatomy)) <= free]
     *smaller, largest = fit if len(fit) > 1 else numbers[:2]
-    depths = {one: anatomy.depth(way_named(one).parameters(anatomy)) for one in tunes if one.is_way}
+    depths = {one: anatomy.depth(way_named(one, own).parameters(anatomy)) for one in tunes if one.is_way}
     ways = [one for one, depth in depths.items() if depth is not None and depth <= (largest.k or 0)]
     return (*smaller, *ways, largest)
 

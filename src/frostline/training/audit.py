@@ -77,7 +77,7 @@ class Audit:
                 AuditRecord(
                     parameters=count_parameters(model),
                     trainable_parameters=sum(p.numel() for p in learner.parameters.values()),
-                    tuned_share=min(1.0, share + self._share_of_lstm()),
+                    tuned_share=min(1.0, share + share_of_lstm(self.pretrained)),
                     by_place=parameters_by_place(self.pretrained, self.names),
                     checks=checks,
                     clipped_parameters=len({id(p) for p in learner.parameters.values()}),
@@ -86,13 +86,6 @@ class Audit:
                 )
             )
         return records
-
-    def _share_of_lstm(self) -> float:
-        """The weights of LSTMs in the head, which run for every token, as a share of the weights of all layers."""
-        model, places = self.pretrained.model, self.pretrained.anatomy.places
-        lstm = sum(p.numel() for module in model.modules() if isinstance(module, nn.LSTM) for p in module.parameters())
-        layers = sum(p.numel() for name, p in model.named_parameters() if layer_number(places[name]) is not None)
-        return float(lstm / layers)
 
     def _held_exactly(self, learner: Learner) -> bool:
         """Whether the optimizer holds exactly the trained parameters."""
@@ -116,3 +109,11 @@ class Audit:
         """Whether a trained parameter has its pretrained value."""
         has_one = name not in self.pretrained.new
         return has_one and torch.equal(parameter, self.pretrained.pretrained_value(name))
+
+
+def share_of_lstm(pretrained: Pretrained) -> float:
+    """The weights of LSTMs in the head, which run for every token, as a share of the weights of all layers."""
+    model, places = pretrained.model, pretrained.anatomy.places
+    lstm = sum(p.numel() for module in model.modules() if isinstance(module, nn.LSTM) for p in module.parameters())
+    layers = sum(p.numel() for name, p in model.named_parameters() if layer_number(places[name]) is not None)
+    return float(lstm / layers)

@@ -272,7 +272,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
         "because the best of many ways partly looks best by luck."
     )
     if any(way in choices for way in alone):
-        caption += " Where nothing is beside a way, no k costs as little: add head, or fewer last layers, to --ways."
+        caption += " Where nothing is beside a way, no k costs as little: add head, or fewer last layers, to --tune."
     if any(way not in choices for way in alone):
         caption += " A way that has no usable run is beside nothing."
     columns = (

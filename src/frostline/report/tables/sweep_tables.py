@@ -53,7 +53,7 @@ def search_table(found: SearchRecord) -> ReportTable:
     spent = f"{formatting.seconds(found.spent_seconds)} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
-    left = f"Not trained: {skipped}." if skipped else "Every k was trained."
+    left = f"Not trained: {skipped}." if skipped else "Every candidate was trained."
     caption = f"Every step with its reason. {spent}. {found.why or 'It has not ended.'} {left}"
     return ReportTable("search", "Search", caption, columns, tuple(map(Row, found.steps)), sortable=False)
 
