@@ -66,6 +66,10 @@ def test_bad_input_is_one_message_and_no_file(frostline: Frostline, here: Path, 
     ("command", "message"),
     [
         ("check m --revision main", "m is a folder, and a folder has no revision 'main'"),
+        (
+            "find --model m --train t.csv --depth 1,2 --tune 2,full",
+            "but the model with --depth 1 has 1: give numbers from 0 to 1",
+        ),
         ("predict model none.csv", "none.csv: there is no such file"),
         ("predict model t.csv --out t.xlsx", "t.xlsx has an unknown ending"),
         ("predict model t.csv --out t.csv", "t.csv is the input file and would be overwritten"),

@@ -187,8 +187,8 @@ class Way(Strict):
             return parameters_in(anatomy, self.modules) | anatomy.within(beside if self.signal_share else {HEAD})
         return anatomy.within(beside) | self._of_layers(anatomy, seed)
 
-    def require_layers(self, count: int) -> None:
-        """Refuse more tuned layers than a model has.
+    def require_layers(self, count: int, model: str = "the model") -> None:
+        """Refuse more tuned layers than a model has, which the message calls ``model``.
 
         Raises:
             FrostlineError: There are more than ``count``.
@@ -196,7 +196,7 @@ class Way(Strict):
         k = self.tune.k
         if k is not None and k > count:
             raise FrostlineError(
-                f"{k} tuned layers were requested, but the model has {count}: give numbers from 0 to {count}, or `full`."
+                f"{k} tuned layers were requested, but {model} has {count}: give numbers from 0 to {count}, or `full`."
             )
 
     def _of_layers(self, anatomy: "Anatomy", seed: int) -> frozenset[str]:

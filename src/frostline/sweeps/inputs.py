@@ -137,7 +137,9 @@ def check_inputs(spec: Settings) -> None:
             )
         layers = spec.depth or layers
         for recipe in spec.values_of("tune"):
-            spec.way_of(recipe).require_layers(layers)
+            spec.way_of(recipe).require_layers(
+                layers, f"the model{f' with --depth {spec.depth}' if spec.depth else ''}"
+            )
 
 
 def _check_data(spec: Settings) -> None:
