@@ -182,7 +182,7 @@ def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any])
     with pytest.raises(
         FrostlineError, match="setfit cannot have 24 examples: it is for at most 6 examples a class, not 12"
     ):
-        plan_of(**{**{**given, "train_size": "24,32"}, "tune": "setfit,full"})
+        plan_of(**{**given, "train_size": "24,32", "tune": "setfit,full"})
     assert not given["out"].exists()
 
 
@@ -195,21 +195,21 @@ def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(gi
     with pytest.raises(
         FrostlineError, match=r"gradual cannot have 8 examples: .* a run has 1; give more --num-train-e"
     ):
-        plan_of(progress=progress, **{**{**few, "train_size": 8}, "tune": "gradual,full"})
+        plan_of(progress=progress, **{**few, "train_size": 8, "tune": "gradual,full"})
 
 
 def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) -> None:
     frostline.sweep(save_model=False, tune="last-1,setfit,full", progress=Progress(), **given)
     again = plan_of(**given, tune="last-1,setfit,full")
     assert not again.missing(again.runs) and cells(again.runs) == cells(Folder(given["out"]).runs)
-    grown = plan_of(**{**{**given, "train_size": "4,32"}, "tune": "setfit,full"})
+    grown = plan_of(**{**given, "train_size": "4,32", "tune": "setfit,full"})
     assert cells(grown.runs) == {*cells(again.runs), ("setfit", 4), ("full", 4)}
 
 
 def test_parts_of_a_grid_keep_their_own_sizes(given: dict[str, Any]) -> None:
     own = {name: value for name, value in given.items() if name != "train_size"}
     grid = ({"train_size": (4, 32), "tune": ("setfit", "full")}, {"train_size": (8,), "seeds": (5,)})
-    runs = plan_of(**{**{"grid": grid, **own}, "tune": "last-1,full"}).runs
+    runs = plan_of(**{**own, "grid": grid, "tune": "last-1,full"}).runs
     rows = max(run.train_size for run in runs)
     assert cells(runs) == {
         ("setfit", 4),

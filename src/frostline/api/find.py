@@ -23,7 +23,7 @@ from frostline.search.probing import Alternatives
 from frostline.search.search import Search, unnamed_ways
 from frostline.search.search_plan import SearchPlan
 from frostline.search.several_models import search_models
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import AUTO, FULL, HEAD_ONLY, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import Executor
 from frostline.sweeps.inputs import OneModel, models_to_search, require_comparable
@@ -33,7 +33,6 @@ from frostline.sweeps.progress import Progress, displayed
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.settings import (
     ALL,
-    AUTO,
     NOT_OF_SEARCH,
     TRANSFORMERS,
     MoreRuns,

@@ -19,9 +19,9 @@ from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.report.plain_text import print_table, size_of, wrapped
 from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, refit_seconds, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
+from frostline.statistics.recipe import AUTO
 from frostline.sweeps.settings import (
     ALL,
-    AUTO,
     NOT_OF_SEARCH,
     PLANNED_FOLDER,
     TRANSFORMERS,

@@ -19,7 +19,7 @@ from frostline import FrostlineError
 from frostline.data.kinds import Strict
 from frostline.data.wording import did_you_mean
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, OWN_HEAD, POOLER, HeadKind, layer_number, layer_place
-from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.recipe import AUTO, FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.statistics.run_result import ALTERNATIVES
 
 if TYPE_CHECKING:  # it imports torch
@@ -356,7 +356,7 @@ def way_named(name: str, own: Mapping[str, Way] = {}, modules: Sequence[str] | N
         return Way(modules=tuple(modules) if modules else None) if recipe == NAMED else Way(tune=recipe)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
-        if name == "auto":
+        if name == AUTO:
             raise FrostlineError(
                 "tune cannot be auto here: it stands for every k in `frostline find`. Name what to train."
             )
@@ -375,7 +375,7 @@ def require_free(names: Iterable[str]) -> None:
     for name in names:
         if not re.fullmatch("[a-z][a-z0-9-]*", name):
             raise FrostlineError(f"[way.{name}] is no name: use small letters, digits and -, beginning with a letter.")
-        if name in (*ALTERNATIVES, "auto") or not Recipe(name).is_way:
+        if name in (*ALTERNATIVES, AUTO) or not Recipe(name).is_way:
             raise FrostlineError(f"[way.{name}] has a name that means something else already: choose another one.")
 
 

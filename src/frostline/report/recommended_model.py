@@ -31,7 +31,6 @@ from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.execution.stacks import FAILURES
 from frostline.sweeps.grid import Identity
@@ -116,8 +115,8 @@ def save_recommended(
                 remove(target, inside=plan.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            of = kept.facts if (kept := read_estimator(target)) else None
-            if decision.choice != (PROBE if of and of.probe else WORDS if of and of.terms else None):
+            saved_before = read_estimator(target)
+            if saved_before is None or saved_before.facts.choice != decision.choice:
                 remove(target, inside=plan.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")

@@ -108,4 +108,5 @@ def _name_of(given: str | SupportsIndex) -> str:
 
 HEAD_ONLY: Final = Recipe(0)  # the newly initialized head is trained, and no layer
 FULL: Final = Recipe("full")  # full fine-tuning: every layer and the embeddings
+AUTO: Final = "auto"  # in a search every k, so no recipe has this name
 NAMED: Final = Recipe("named")  # the modules of ``--tune-modules``, and the head

@@ -18,11 +18,12 @@ from frostline.data.splits import least_size
 from frostline.data.wording import comma_joined, comma_separated, did_you_mean, model_name, quoted
 from frostline.model.model_files import layers_in_config, local_folder, model_folder
 from frostline.statistics.metrics import DEFAULT, check_metric
+from frostline.statistics.recipe import AUTO
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Identity, Written, read_sweep
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.results.store import Store, is_before_first_run
-from frostline.sweeps.settings import AUTO, TRACKERS, Settings, models_of, require_reference
+from frostline.sweeps.settings import TRACKERS, Settings, models_of, require_reference
 
 ALL_LAYERS = "all"  # a value of ``depth`` of a search
 TAKEN = {"model", "figures", "tables"}  # folders of a search over several models
@@ -136,10 +137,9 @@ def check_inputs(spec: Settings) -> None:
                 f"--depth {spec.depth} is more than the {layers} layers of {spec.model}: give at most {layers}."
             )
         layers = spec.depth or layers
+        model = f"the model with --depth {spec.depth}" if spec.depth else "the model"
         for recipe in spec.values_of("tune"):
-            spec.way_of(recipe).require_layers(
-                layers, f"the model{f' with --depth {spec.depth}' if spec.depth else ''}"
-            )
+            spec.way_of(recipe).require_layers(layers, model)
 
 
 def _check_data(spec: Settings) -> None:

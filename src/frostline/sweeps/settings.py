@@ -13,7 +13,7 @@ from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
 from frostline.data.wording import comma_separated, did_you_mean, parse_duration
 from frostline.model.terms import opened_by
 from frostline.model.ways import Way, require_free, way_named
-from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.recipe import AUTO, HEAD_ONLY, NAMED, Recipe
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
@@ -270,7 +270,6 @@ GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their ord
     "output": OutputSettings,
 }
 NOT_OF_SEARCH = ("tune_modules", "grid")
-AUTO = "auto"  # of the recipes and the training lengths of a search
 ALL, TRANSFORMERS = "all", "transformers"  # what a search may recommend
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,

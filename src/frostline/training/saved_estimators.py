@@ -29,6 +29,7 @@ from frostline.model.model_files import (
     readable,
     require_intact,
 )
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.training.result import ProbeInput, TaskFacts
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class EstimatorFacts(TaskFacts):
 
     probe: ProbeFacts | None = None
     terms: tuple[str, ...] | None = None
+
+    @property
+    def choice(self) -> str | None:
+        """Its name among the choices of a search that train no layer; None for a model of SetFit."""
+        return PROBE if self.probe is not None else WORDS if self.terms is not None else None
 
 
 def write_estimator(

@@ -146,11 +146,8 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         depth = cell.tuned_layers or 0
         ks = [k for name in search.skipped if (k := Recipe(name).k) is not None]
         text += _not_tried([k for k in ks if cell.tune_embeddings or k < depth])
-    most = max((Recipe(name).k or 0 for name in cells), default=0)
-    if layers is None and full.recipe.is_full and most and comparison.settings.sure is None:
-        text += (
-            f" {capitalized(tuning(Recipe(most)))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
-        )
+    if (largest := taken_for_all_layers(curve, layers)) and comparison.settings.sure is None:
+        text += f" {capitalized(tuning(largest))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     if named:
         share = comparison.share(named)
         known = share is not None and share.estimate is not None
@@ -326,6 +323,14 @@ def _not_tried(ks: Sequence[int]) -> str:
         for first, last in ranges(ks)
     ]
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
+
+
+def taken_for_all_layers(curve: SizeAnswer, layers: int | None) -> Recipe | None:
+    """The largest k beside full fine-tuning, whose cost is taken for that of all layers because their number is unknown."""
+    if layers is not None or curve.reference is None or not Recipe(curve.reference).is_full:
+        return None
+    most = max(cell.recipe.k or 0 for cell in curve.cells)
+    return Recipe(most) if most else None
 
 
 def _failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:

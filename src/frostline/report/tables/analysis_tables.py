@@ -8,6 +8,7 @@ from typing import Any
 from frostline.data.files import file_name
 from frostline.report import formatting, names
 from frostline.report.answer.analysis import Analysis, compared_with_full
+from frostline.report.answer.sentence import taken_for_all_layers
 from frostline.report.tables.curve_tables import (
     FAILURE_RATE,
     THREE_WAYS,
@@ -75,7 +76,7 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
-    elif any(names.GIVE_LAYERS in group.sentence for group in analysis.groups):
+    elif settings.sure is None and any(taken_for_all_layers(group.sizes[0], group.layers) for group in analysis.groups):
         caption += f" The largest k is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     models = [column for model in layers for column in columns_of(model)]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
