@@ -114,7 +114,7 @@ def test_shares_are_those_of_the_answer(answer: Answer) -> None:
     for cell, row, values in zip(curve.cells, shares.rows, shares.records(), strict=True):
         assert values["tuned"] == cell.recipe
         if cell.recipe == curve.reference:
-            assert values["p"] is None and values["share"] == 1.0 and "full" in row.tags
+            assert values["p"] is None and values["share"] == 1.0 and row.tags == ("reference",)
         else:
             names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
             assert all(values[name] == getattr(cell.difference, key) for key, name in names.items())

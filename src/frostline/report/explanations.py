@@ -155,6 +155,14 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
     )
 
 
+def not_by_pipeline(answer: Answer) -> str:
+    """A sentence if transformers' ``pipeline`` does not open a model such as the recommended one; else empty."""
+    if answer.opened_by == "transformers" or answer.sizes[0].recommended is None and answer.decision is None:
+        return ""
+    other = "" if answer.opened_by == "frostline" else f" or {answer.opened_by}"
+    return f" Such a model opens with frostline{other}, not with transformers' `pipeline`."
+
+
 def in_train(report: DataReport) -> str:
     """A sentence if many validation texts are also in train; else empty."""
     shared = report.shared.get("train/validation", 0)  # none with folds
@@ -191,9 +199,8 @@ def refit_sentence(answer: Answer) -> str:
 def loading(answer: Answer, folder: Path) -> str | None:
     """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
 
-    A fine-tuned model is loaded by transformers, or by sentence-transformers if its head does not belong to its type.
-    Everything else is loaded by frostline: a BiLSTM, a model of an estimator, or a model with a temperature or a threshold,
-    which the others would ignore.
+    A fine-tuned model with the head of its type is loaded by transformers. Everything else is loaded by frostline: another
+    head, a model of an estimator, or a model with a temperature or a threshold, which transformers would ignore.
 
     Args:
         answer: The answer.
@@ -203,15 +210,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
     if recommended is None and decision is None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer.columns or {}).get("text_pair"))
-    opener = answer.opened_by
-    if opener == "sentence-transformers" and recommended and not is_saved(answer):
-        texts = '[("A text.", "Its pair.")]' if pair else '["A text."]'
-        return (
-            "from sentence_transformers import SentenceTransformer\n"
-            f"model = SentenceTransformer({name})\n"
-            f"print(model.encode({texts}))"
-        )
-    if opener == "transformers" and recommended and not is_saved(answer):
+    if answer.opened_by == "transformers" and recommended and not is_saved(answer):
         if answer.task_type == TOKENS:
             return (
                 "from transformers import pipeline\n"

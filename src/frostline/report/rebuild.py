@@ -16,7 +16,7 @@ from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_c
 from frostline.report.answer.recommended_classes import add_classes, held_out_logits
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
-from frostline.report.explanations import advice, in_train, off_scale, unbalanced
+from frostline.report.explanations import advice, in_train, not_by_pipeline, off_scale, unbalanced
 from frostline.statistics.analysis_settings import LIKELY, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
@@ -103,13 +103,15 @@ def _rebuild(folder: Folder) -> Answer:
         size.folds = folder.identity.folds
     if search is None or search.over:  # a search that continues knows better
         answer.next_command, answer.next_seconds = _next_command(folder, answer, search, group.search)
+    way = folder.spec.way_of(first.recommended.recipe) if first.recommended else None
+    answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
+    first.sentence += not_by_pipeline(answer)
     first.sentence += in_train(folder.data.report)
     if first.recommended and evidence.split.task_type == REGRESSION:
         first.sentence += off_scale(evidence.split, held_out_logits(first, first.recommended, evidence.logits)[0])
     first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
-    way = folder.spec.way_of(first.recommended.recipe) if first.recommended else None
     spec = folder.spec  # other models cannot be saved with a temperature and a threshold
     if way and not way.in_loop:
         spec = spec.model_copy(update={"calibrate": False, "threshold": None})
@@ -125,7 +127,6 @@ def _rebuild(folder: Folder) -> Answer:
 
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
-    answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
     answer.refit_rows = _refit_rows(folder.out, answer)
     answer.data = folder.data.model_dump(exclude={"notes", "columns"})
     answer.notes, answer.columns = folder.data.notes, folder.data.columns

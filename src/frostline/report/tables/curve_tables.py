@@ -366,7 +366,7 @@ def _by_k(curve: SizeAnswer) -> tuple[Row, ...]:
         chosen = bool(recommended and recommended.recipe == cell.recipe)
         tags = ["recommended"] if chosen else []
         if cell.recipe == curve.reference:
-            tags.append("full" if cell.tune_embeddings else "reference")
+            tags.append("reference")
         rows.append(Row(cell, tuple(tags), chosen))
     return tuple(rows)
 
