@@ -324,11 +324,14 @@ def plan(
 
         print_parameter_counts(study, settings)
         return
-    _check(make_settings(settings))
+    grids = _grids(settings)
     from frostline.api import sweep as api
 
-    made = api.plan(**settings)
-    print(*plan_lines(made), *forecast_lines(made.forecast), sep="\n")
+    for grid in grids:
+        if len(grids) > 1:
+            print(f"{Path(grid['out']).name}:")
+        made = api.plan(**grid)
+        print(*plan_lines(made), *forecast_lines(made.forecast), sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
@@ -434,22 +437,30 @@ def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:
 
 def _train(settings: dict[str, Any], who: WhoTrains, retry: Collection[str] = ("failed",), *, dry_run: bool) -> None:
     """Train a grid with each model and depth that is named. Several have a page about all of them in ``out``."""
-    from frostline.sweeps.inputs import models_to_search
-
-    models = models_to_search(settings)
-    # what all share; settings without `out` are refused here
-    spec = make_settings({**settings, "model": models[0].model, "depth": models[0].depth})
-    grids = [{**settings, **one.settings} for one in models] if len(models) > 1 else [settings]
-    for grid in grids:
-        _check(make_settings(grid))
+    grids = _grids(settings)
     if dry_run:
         for grid in grids:
             _print_dry_run(grid)
-    elif len(models) == 1 or who.name == "slurm":
+    elif len(grids) == 1 or who.name == "slurm":
         for grid in grids:
             who.run(grid, retry)
     else:
-        who.run_each(grids, retry, spec)
+        who.run_each(grids, retry, make_settings({**grids[0], "out": settings["out"]}))
+
+
+def _grids(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings of the grid of each model and depth that is named."""
+    from frostline.sweeps.inputs import models_to_search
+
+    models = models_to_search(settings)
+    if len(models) == 1:
+        grids = [settings]
+    else:
+        make_settings({**settings, "model": models[0].model, "depth": None})  # refuses settings without `out`
+        grids = [{**settings, **one.settings} for one in models]
+    for grid in grids:
+        _check(make_settings(grid))
+    return grids
 
 
 def _print_dry_run(settings: dict[str, Any]) -> None:

@@ -301,8 +301,8 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         raise FrostlineError(_refusal(error.errors()[0], values)) from None
     if len(models_of(settings.model)) > 1:
         raise FrostlineError(
-            f"--model names several models ({settings.model}): give one. `frostline find` takes several, and so does `frostline "
-            "sweep` on the command line."
+            f"--model names several models ({settings.model}): give one. `frostline find` takes several, with --exhaustive "
+            "as a whole grid of each. So do `frostline sweep` and `frostline plan` on the command line."
         )
     require_free(settings.way)
     tunes = settings.values_of("tune")
