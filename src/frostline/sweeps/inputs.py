@@ -137,7 +137,7 @@ def check_inputs(spec: Settings) -> None:
                 f"--depth {spec.depth} is more than the {layers} layers of {spec.model}: give at most {layers}."
             )
         layers = spec.depth or layers
-        model = f"the model with --depth {spec.depth}" if spec.depth else "the model"
+        model = model_name(spec.model) + (f" with --depth {spec.depth}" if spec.depth else "")
         for recipe in spec.values_of("tune"):
             spec.way_of(recipe).require_layers(layers, model)
 
