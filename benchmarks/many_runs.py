@@ -111,7 +111,7 @@ def next_stack(out: Path) -> float:
 def measure(runs: int, folder: Path, repeats: int) -> Facts:
     model, table, out = folder / "m", folder / "t.csv", folder / "o"
     flags = ["--model", str(model), "--train", str(table), *grid(runs)]
-    plans = [command("sweep", *flags, "--dry-run") for _ in range(repeats)]
+    plans = [command("sweep", *flags, "--plan") for _ in range(repeats)]
     facts = fill(out, flags)
     found = [command("status", out) for _ in range(repeats)]
     return {
@@ -171,7 +171,7 @@ def main() -> None:
     if given.json:
         caption = (
             f"Commands with start-up: the median of {given.repeats}, and their range. "
-            "Planning is `frostline sweep --dry-run`."
+            "Planning is `frostline sweep --plan`."
         )
         write_result(given.json, QUESTION, [{"caption": caption, "header": header, "rows": rows}], raw)
 

@@ -61,7 +61,7 @@ BEFORE = dict.fromkeys(("docs/how-to/errors.md", "docs/how-to/results-of-others.
 REFUSED = {
     "tags": {
         "frostline find --model my-model --train entities.conll --tune last-2": "the head is fitted on one vector for each",
-        "frostline plan --model my-model --train entities.conll --tune mean-pooled-2": "but words have tags",
+        "frostline sweep --model my-model --train entities.conll --tune mean-pooled-2": "but words have tags",
     }
 }
 # Packages of extras, without which a block of a page does not run.

@@ -125,7 +125,7 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
         (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is not a task of this study"),
         (("study", "lowdata2021", "--model", "nowhere", "--out", "a"), "'nowhere' (revision main) is neither a folder"),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
-        (("plan", "--study", "lee2019", "--tune", "named"), "lee2019 names no modules to tune: give --tune-modules"),
+        (("study", "lee2019", "--plan", "--tune", "named", "--out", "a"), "give --tune-modules"),
     ],
 )
 def test_mistakes_are_one_message(frostline: Frostline, desk: Path, words: tuple[str, ...], message: str) -> None:

@@ -81,7 +81,7 @@ def test_bad_input_is_one_message_and_no_file(frostline: Frostline, here: Path, 
         ("cache rm", "Say what to remove"),
         ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
         ("cache rm --all", "there is no terminal to ask: add --yes"),
-        ("plan --study lee2019 --model adapter", "an adapter of org/base"),
+        ("study lee2019 --model adapter --plan", "an adapter of org/base"),
         ("probe --model own --train t.csv", "--trust-remote-code"),
         ("bundle own own --out b", "runs Python code of its own, which a bundle cannot hold"),
         ("predict model m", "this is a folder; name a file in it"),
@@ -171,10 +171,10 @@ def test_labels_with_commas_and_quotes(frostline: Frostline, here: Path, labels:
     assert shown.code == 0
     plan = plan_of(model="m", train="t.csv", tune=0, seeds=1, out="o", labels=labels)
     assert f"Classification into 2 classes in this order: {labels[0]!r}, {labels[1]!r}." in plan.notes
-    got = frostline("sweep", *words, *flags, "--dry-run")
+    got = frostline("sweep", *words, *flags, "--plan")
     assert got.code == 0 and f"{labels[0]!r}, {labels[1]!r}" in got.out
     if "," in labels[0]:
-        got = frostline("sweep", *words, "--labels", ",".join(labels), "--dry-run")
+        got = frostline("sweep", *words, "--labels", ",".join(labels), "--plan")
         quoted = labels[0].replace('"', '""')
         assert got.code == 2
         assert f'(as CSV, which quotes it: "{quoted}")' in got.err or "put a label with a comma in double q" in got.err
@@ -183,14 +183,13 @@ def test_labels_with_commas_and_quotes(frostline: Frostline, here: Path, labels:
 def test_rows_without_a_label_are_skipped_in_every_command(frostline: Frostline, here: Path) -> None:
     words = ["--model", "m", "--tune", "0", "--seeds", "1", "--out", "o", "--train", "missing.csv"]
     note = "missing.csv: 1 of 160 rows has no label (row 9) and is skipped."
-    for command in (["plan"], ["sweep", "--dry-run"]):
-        assert "--skip-unlabelled" in frostline(*command, *words).err
-        got = frostline(*command, *words, "--skip-unlabelled")
-        assert got.code == 0 and " ".join(got.out.split()).count(note) == 1
+    assert "--skip-unlabelled" in frostline("sweep", "--plan", *words).err
+    got = frostline("sweep", "--plan", *words, "--skip-unlabelled")
+    assert got.code == 0 and " ".join(got.out.split()).count(note) == 1
     (here / "s.toml").write_text('model = "m"\ntrain = "missing.csv"\ntune = 0\nout = "o"\nskip_unlabelled = true\n')
-    got = frostline("plan", "s.toml")
+    got = frostline("sweep", "s.toml", "--plan")
     assert got.code == 0 and note in " ".join(got.out.split())
-    assert frostline("plan", "s.toml", "--no-skip-unlabelled").code == 2
+    assert frostline("sweep", "s.toml", "--plan", "--no-skip-unlabelled").code == 2
     notes = plan_of(model="m", train="missing.csv", tune=0, out="o", skip_unlabelled=True).notes
     assert note in notes
     got = frostline("probe", "--model", "m", "--train", "missing.csv", "--skip-unlabelled", "--out", "p")

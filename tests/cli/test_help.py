@@ -14,22 +14,27 @@ from tiny import Frostline
 
 
 def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> None:
-    for command in ("sweep", "plan"):
-        got = frostline(command, "--help-all")
-        assert got.code == 0
-        for name in Settings.model_fields.keys() - {"grid", "way"}:
-            flag = name.replace("_", "-")
-            assert f"--{flag} " in got.out or f"--[no-]{flag} " in got.out
-        panels = ("Data:", "Model:", "Grid:", "Training:", "Resources:", "Output:")
-        flags = ("train", "model", "tune", "num-train-epochs", "device", "out")
-        starts = [
-            got.out.index(part) for panel, flag in zip(panels, flags, strict=True) for part in (panel, f"  --{flag} ")
-        ]
-        assert starts == sorted(starts)  # each panel begins with its most important flag
+    got = frostline("sweep", "--help-all")
+    assert got.code == 0
+    for name in Settings.model_fields.keys() - {"grid", "way"}:
+        flag = name.replace("_", "-")
+        assert f"--{flag} " in got.out or f"--[no-]{flag} " in got.out
+    panels = ("Data:", "Model:", "Grid:", "Training:", "Resources:", "Output:")
+    flags = ("train", "model", "tune", "num-train-epochs", "device", "out")
+    starts = [
+        got.out.index(part) for panel, flag in zip(panels, flags, strict=True) for part in (panel, f"  --{flag} ")
+    ]
+    assert starts == sorted(starts)  # each panel begins with its most important flag
 
 
 SHOWN = {
-    "sweep": ("[default: 5e-05]", "[default: held out of training data]", "[default: 0,1,2,3,4]", "[required]"),
+    "sweep": (
+        f"Training table: {either(*ENDINGS)}.",
+        "[default: 5e-05]",
+        "[default: held out of training data]",
+        "[default: 0,1,2,3,4]",
+        "[required]",
+    ),
     "find": (
         *(
             "[default: 5e-05,0.0001,0.0002,0.0005]",
@@ -43,7 +48,6 @@ SHOWN = {
         f"Table of texts: {either(*ENDINGS)}.",
         "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet.",
     ),
-    "plan": (f"Training table: {either(*ENDINGS)}.",),
     "study": tuple(protocol_names()),
     "analyze": ("one table",),
 }

@@ -91,8 +91,7 @@ def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     ("command", "what", "sentence", "number"),
     [
         ("find --plan", "frostline.api.find.plan", STARTS_AGAIN, signal.SIGTERM),
-        ("plan --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN, signal.SIGINT),
-        ("sweep --dry-run --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN, signal.SIGTERM),
+        ("sweep --plan --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN, signal.SIGTERM),
         ("find", "frostline.api.find.find", CONTINUES, signal.SIGTERM),
         ("sweep --tune 0", "frostline.api.sweep.sweep", CONTINUES, signal.SIGINT),
     ],

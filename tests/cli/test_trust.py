@@ -63,7 +63,7 @@ def folder(finished_small: Path, tmp_path: Path, own: Path, tiny_bert: Path) -> 
 
 @pytest.mark.parametrize(
     ("command", "values"),
-    [("sweep --tune 0", ["true", "1", '"yes"', "[1]", "0"]), ("plan --tune 0", ["true"])],
+    [("sweep --tune 0", ["true", "1", '"yes"', "[1]", "0"]), ("sweep --plan --tune 0", ["true"])],
 )
 def test_a_file_of_settings_is_refused_that_trusts_code(
     own: Path, tiny_table: Path, ran: Path, frostline: Frostline, command: str, values: list[str]
@@ -80,7 +80,7 @@ def test_a_file_of_settings_is_refused_that_trusts_code(
 
 def test_the_command_line_can_trust_the_code(own: Path, tiny_table: Path, ran: Path, frostline: Frostline) -> None:
     Path("t.toml").write_text(f'model = "{own}"\ntrain = "{tiny_table}"\ntrust_remote_code = true\n')
-    got = frostline("sweep", "--dry-run", "t.toml", "--tune", "0", "--trust-remote-code")
+    got = frostline("sweep", "--plan", "t.toml", "--tune", "0", "--trust-remote-code")
     assert got.code == 0 and ran.exists(), got
 
 
@@ -108,7 +108,7 @@ def test_commands_that_read_a_folder_run_no_code(folder: Path, ran: Path, frostl
     "command",
     [
         *("check own", "probe --model own --train t.csv", "bundle own own2 --out b", "predict own t.csv"),
-        *("find --model own --train t.csv --out f", "study lee2019 --model own --task SST-2 --dry-run"),
+        *("find --model own --train t.csv --out f", "study lee2019 --model own --task SST-2 --plan"),
     ],
 )
 def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline: Frostline, command: str) -> None:

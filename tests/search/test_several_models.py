@@ -233,8 +233,8 @@ def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tin
     assert ours == theirs and len(ours) == 4
     models = {one["model"] for one in json.loads((tmp_path / "o" / "analysis.json").read_text())["groups"]}
     assert models == {tiny_bert.name, "other"} and (tmp_path / "o" / "report.html").exists()
-    plan = frostline("plan", "--model", f"{tiny_bert},{other}", *grid)
-    assert plan.code == 2 and "`frostline find` takes several" in " ".join(plan.err.split())
+    plan = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--plan")
+    assert plan.code == 0 and f"{tiny_bert.name}:\n" in plan.out and "other:\n" in plan.out
     status = frostline("status", tmp_path / "o")
     assert status.code == 0 and status.out.count(": 4 done, 0 failed, 0 pending") == 2
     report = frostline("report", tmp_path / "o").out.splitlines()

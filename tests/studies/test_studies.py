@@ -19,7 +19,7 @@ from frostline.statistics.inference import summarize
 from frostline.statistics.recipe import Recipe
 from frostline.studies.comparison import compare, means_of_same_models
 from frostline.studies.protocol import FOLDER, Protocol, load_protocol, protocol_names, tune_values
-from frostline.studies.sweeps import StudySweep, model_config, parameter_counts, study_sweeps
+from frostline.studies.sweeps import ParameterCounts, StudySweep, model_config, parameter_counts, study_sweeps
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
@@ -91,12 +91,15 @@ def test_values_are_distinct_rising_and_within_the_model(layers: int) -> None:
         assert found[: len(numbers)] == recipes(*numbers)
 
 
+def counted(study: str, model: str, tune: str, **more: Any) -> ParameterCounts:
+    settings = {"model": model, "train": "t.csv", "tune": tune_values(tune, 12), **more}
+    return parameter_counts(model_config(load_protocol(study), model), settings)
+
+
 def test_trainable_parameters_are_those_of_jeong() -> None:
     """Exactly the numbers of Table 1, from the configuration in the study's files."""
     protocol = load_protocol("jeong2025")
-    counts = parameter_counts(
-        model_config(protocol, "klue/bert-base"), tune_values(protocol.tune, 12), tune_pooler=False
-    )
+    counts = counted("jeong2025", "klue/bert-base", protocol.tune, tune_pooler=False)
     printed = {p.tuned: p.value for p in protocol.published if p.statistic == "trainable_parameters"}
     assert dict(counts.trained) == printed and len(printed) == 7
 
@@ -105,7 +108,7 @@ def test_parameters_by_place_are_those_of_lee_et_al() -> None:
     """Their Table 1, which is in millions."""
     protocol = load_protocol("lee2019")
     for model in protocol.models:
-        counts = parameter_counts(model_config(protocol, model), [Recipe(0)])
+        counts = counted("lee2019", model, "0")
         printed = {p.statistic: p.value for p in protocol.published if p.table == "Table 1" and p.model == model}
         output = counts.places.get("pooler", 0) + counts.places["head"]
         assert counts.places["embeddings"] == pytest.approx(printed["parameters_embedding"], abs=0.6e6)
@@ -122,14 +125,13 @@ def test_the_configuration_of_a_folder_or_an_error(tiny_bert: Path) -> None:
 
 
 def test_ways_count_what_they_train() -> None:
-    config = model_config(load_protocol("jeong2025"), "klue/bert-base")
-    counts = parameter_counts(config, [Recipe(one) for one in (2, "full", "lora-2", "random-2", "llrd")]).trained
+    counts = counted("jeong2025", "klue/bert-base", "2,full,lora-2,random-2,llrd").trained
     assert counts["random-2"] == counts["last 2"] and counts["llrd"] == counts["full"]
     matrices = 2 * (4 * (768 + 768) + 2 * (768 + 3072))  # inputs and outputs of the matrices of two layers
     head = 768 * 768 + 768 + 2 * 768 + 2
     assert counts["lora-2"] == 8 * matrices + head
     with pytest.raises(FrostlineError, match="chooses matrices by their weights"):
-        parameter_counts(config, ["spectrum-25"])
+        counted("jeong2025", "klue/bert-base", "spectrum-25,full")
 
 
 def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> None:

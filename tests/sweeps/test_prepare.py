@@ -123,7 +123,7 @@ def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) 
 def test_an_edited_copy_starts_another_sweep(finished_small: Path, tmp_path: Path, frostline: Frostline) -> None:
     edited = (finished_small / "sweep.toml").read_text().replace("seeds = [0, 1]", "seeds = [0]")
     (tmp_path / "copy.toml").write_text(edited)
-    assert frostline("plan", "copy.toml", "--out", "new").code == 0
+    assert frostline("sweep", "copy.toml", "--out", "new", "--plan").code == 0
 
 
 def test_what_is_not_given_is_that_of_the_sweep_in_the_folder(

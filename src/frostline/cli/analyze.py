@@ -19,7 +19,6 @@ from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_
 from frostline.report.formatting import UNBROKEN
 from frostline.report.plain_text import print_table, wrapped
 from frostline.report.plan_text import group_lines
-from frostline.statistics.recipe import NAMED
 
 if TYPE_CHECKING:
     from frostline.report.answer.analysis import Analysis
@@ -246,8 +245,11 @@ def study(
     out: Annotated[
         Path | None, typer.Option(help="Folder for sweeps, report, tables and figures. [default: NAME]")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Show the sweeps, their settings and the parameters that each k trains; run nothing."
+        ),
     ] = False,
 ) -> None:
     """Run a published protocol as sweeps, one for each model and task, and compare with the published numbers.
@@ -270,16 +272,14 @@ def study(
         data=of_tasks,
         settings=settings,
     )
-    if dry_run:
+    if plan:
         print_study(protocol, sweeps)
     else:
         run_study(protocol, sweeps, folder)
 
 
 def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
-    """Print the sweeps of a study and the parameter groups of each model. Neither weights nor data are read."""
-    from frostline.studies.sweeps import model_config, parameter_groups
-
+    """Print the sweeps of a study and the parameters of each model. Neither weights nor data are read."""
     shared = [
         (key, value)
         for key, value in sweeps[0].settings.items()
@@ -294,8 +294,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
         for key, value in own.items():
             print(f"    {key} = {as_typed(value)}")
     for model, sweep in {sweep.model: sweep for sweep in sweeps}.items():
-        print(f"\n{model}")
-        print(*group_lines(parameter_groups(model_config(protocol, model), sweep.settings)), sep="\n")
+        _print_parameters(protocol, model, sweep.settings)
 
 
 @runs_saved()
@@ -330,36 +329,27 @@ def leave_if_failed(runs: int) -> None:
         sys.exit(FAILED_RUNS)
 
 
-def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
-    """Print the parameters of a study's models, or of the models in ``settings``, by part of the model and by k."""
-    from frostline.studies.protocol import load_protocol, tune_values
+def _print_parameters(protocol: Any, model: str, settings: Mapping[str, Any]) -> None:
+    """Print the parameters of a model by part and by k, and the groups of all that is not simply some last layers."""
     from frostline.studies.sweeps import model_config, parameter_counts
 
-    protocol = load_protocol(name)
-    for model in split_words([settings["model"]] if "model" in settings else None) or protocol.models:
-        config = model_config(protocol, model)
-        values = {**protocol.settings_of(model, protocol.tasks[0]), **settings}
-        ks = tune_values(settings.get("tune", protocol.tune), config.num_hidden_layers)
-        parts = values.get("tune_modules")
-        parts = split_words([parts] if isinstance(parts, str) else parts)
-        if NAMED in ks and not parts:
-            raise FrostlineError(f"{name} names no modules to tune: give --tune-modules with module paths.")
-        counts = parameter_counts(config, ks, tune_pooler=bool(values.get("tune_pooler", True)), tune_modules=parts)
-        print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
-        printed = [row for row in protocol.published if row.model == protocol.short_name(model)]
-        totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}
-        _print_places(counts, totals)
-        by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
-        rows = [
-            {
-                "tune": k,
-                "trainable parameters": f"{number:,}",
-                "share": f"{100 * number / counts.total:.1f} %",
-                "printed": f"{by_k[k]:,}" if k in by_k else "",
-            }
-            for k, number in counts.trained.items()
-        ]
-        print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
+    counts = parameter_counts(model_config(protocol, model), settings)
+    print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
+    printed = [row for row in protocol.published if row.model == protocol.short_name(model)]
+    totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}
+    _print_places(counts, totals)
+    by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
+    rows = [
+        {
+            "tune": k,
+            "trainable parameters": f"{number:,}",
+            "share": f"{100 * number / counts.total:.1f} %",
+            "printed": f"{by_k[k]:,}" if k in by_k else "",
+        }
+        for k, number in counts.trained.items()
+    ]
+    print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
+    print(*group_lines({recipe: groups for recipe, groups in counts.groups.items() if not recipe.is_k}), sep="\n")
 
 
 def _print_places(counts: Any, printed: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""The commands that train: `frostline find`, `sweep`, `plan` and `demo`, and who trains the runs.
+"""The commands that train: `frostline find`, `sweep` and `demo`, with their plans, and who trains the runs.
 
 This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
@@ -38,9 +38,6 @@ if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.sweeps.execution.execute import Executor
 
 CLUSTER, SEARCH = "Cluster", "Search"
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,46 +289,34 @@ def sweep(
     settings: dict[str, Any],
     *,
     who: WhoTrains,
-    dry_run: DryRun = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Show the runs, and the time, memory and disk space that they need; train and write nothing."
+        ),
+    ] = False,
     retry: Annotated[str, retry_option("failed")] = "failed",
 ) -> None:
     """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
 
     Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
-    again to continue where it stopped. More seeds, values of k or train sizes add to the grid.
+    again to continue where it stopped. More seeds, values of k or train sizes add to the grid. --plan shows beforehand what it
+    costs: it times a few steps of your model on your examples, which takes about ten seconds.
 
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
-    kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
-    _train(settings, who, kinds, dry_run=dry_run)
-
-
-@app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
-@with_settings(others={"out": PLANNED_FOLDER})
-def plan(
-    settings: dict[str, Any],
-    study: Annotated[
-        str | None, typer.Option(help="Count the parameters that each k of this published study trains.")
-    ] = None,
-) -> None:
-    """Show what a sweep would run, and how much time, memory and disk space it needs. Nothing is written.
-
-    The forecast times a few steps of your model on your examples, which takes about ten seconds. --study NAME counts
-    parameters instead, from the configurations of the study's models, without weights or network.
-    """
-    if study is not None:
-        from frostline.cli.analyze import print_parameter_counts
-
-        print_parameter_counts(study, settings)
-        return
+    kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if plan else settings
     grids = _grids(settings)
-    from frostline.api import sweep as api
-
-    for grid in grids:
-        if len(grids) > 1:
-            print(f"{Path(grid['out']).name}:")
-        made = api.plan(**grid)
-        print(*plan_lines(made), *forecast_lines(made.forecast), sep="\n")
+    if plan:
+        for grid in grids:
+            if len(grids) > 1:
+                print(f"{Path(grid['out']).name}:")
+            _print_plan(grid)
+    elif len(grids) == 1 or who.name == "slurm":
+        for grid in grids:
+            who.run(grid, kinds)
+    else:
+        who.run_each(grids, kinds, make_settings({**grids[0], "out": settings["out"]}))
 
 
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
@@ -435,19 +420,6 @@ def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:
         yield dict(zip(COLUMNS, (step.why, step.runs, step.done, seconds), strict=True))
 
 
-def _train(settings: dict[str, Any], who: WhoTrains, retry: Collection[str] = ("failed",), *, dry_run: bool) -> None:
-    """Train a grid with each model and depth that is named. Several have a page about all of them in ``out``."""
-    grids = _grids(settings)
-    if dry_run:
-        for grid in grids:
-            _print_dry_run(grid)
-    elif len(grids) == 1 or who.name == "slurm":
-        for grid in grids:
-            who.run(grid, retry)
-    else:
-        who.run_each(grids, retry, make_settings({**grids[0], "out": settings["out"]}))
-
-
 def _grids(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """The settings of the grid of each model and depth that is named."""
     from frostline.sweeps.inputs import models_to_search
@@ -463,12 +435,13 @@ def _grids(settings: dict[str, Any]) -> list[dict[str, Any]]:
     return grids
 
 
-def _print_dry_run(settings: dict[str, Any]) -> None:
-    """Print the plan and all parameter groups of a sweep."""
+def _print_plan(settings: dict[str, Any]) -> None:
+    """Print the plan of a sweep, and the parameter groups of all that is not simply some last layers."""
     from frostline.api import sweep as api
 
-    plan = api.plan(timed=False, **settings)
-    print(*plan_lines(plan), *group_lines(plan.groups), sep="\n")
+    plan = api.plan(**settings)
+    groups = {recipe: groups for recipe, groups in plan.groups.items() if not recipe.is_k}
+    print(*plan_lines(plan), *group_lines(groups), *forecast_lines(plan.forecast), sep="\n")
 
 
 def _check(settings: Settings) -> None:

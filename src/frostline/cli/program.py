@@ -22,16 +22,16 @@ from frostline.sweeps.execution.stopping import STOP
 from frostline.sweeps.slurm import TERMINATED
 
 COMMANDS = (
-    *("demo", "find", "sweep", "plan", "work", "status", "merge", "report", "track"),
+    *("demo", "find", "sweep", "work", "status", "merge", "report", "track"),
     *("predict", "evaluate", "push", "bundle", "probe", "check", "audit", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
 TRAINING = (
     *("model", "train", "validation", "test", "tune", "out", "budget", "text-column", "label-column", "metric"),
-    *("seeds", "plan", "dry-run"),
+    *("seeds", "plan"),
 )
 FIRST = {  # the flags that --help shows of a command with many, in the order in which a person needs them
-    **dict.fromkeys(("find", "sweep", "plan"), TRAINING),
+    **dict.fromkeys(("find", "sweep"), TRAINING),
     "predict": ("out", "overwrite", "text-column", "text-pair-column", "copy-columns", "safe-csv", "threshold"),
 }
 HELP_ALL = "--help-all"

@@ -157,7 +157,7 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
 
 def not_by_pipeline(answer: Answer) -> str:
     """A sentence if transformers' ``pipeline`` does not open a model such as the recommended one; else empty."""
-    if answer.opened_by == "transformers" or answer.sizes[0].recommended is None and answer.decision is None:
+    if answer.opened_by == "transformers" or (answer.sizes[0].recommended is None and answer.decision is None):
         return ""
     other = "" if answer.opened_by == "frostline" else f" or {answer.opened_by}"
     return f" Such a model opens with frostline{other}, not with transformers' `pipeline`."

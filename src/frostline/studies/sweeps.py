@@ -18,7 +18,7 @@ from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
-from frostline.model.ways import Way, way_named
+from frostline.model.ways import Way
 from frostline.report.answer.run_groups import sweep_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
@@ -31,7 +31,6 @@ from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
 from frostline.training.experiment import head_of
 from frostline.training.run import Run
-from frostline.training.start import planned
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,19 @@ class ParameterCounts:
     Attributes:
         layers: The number of layers, L.
         places: Parameter counts by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
-        trained: The number of trainable parameters of each k.
+        groups: The parameter groups of each value of ``tune``.
     """
 
     layers: int
     places: Mapping[str, int]
-    trained: Mapping[Recipe, int]
+    groups: Mapping[Recipe, Sequence[Group]]
+
+    @property
+    def trained(self) -> dict[Recipe, int]:
+        """The number of trainable parameters of each value of ``tune``."""
+        return {
+            recipe: sum(group.parameters for group in groups if group.trained) for recipe, groups in self.groups.items()
+        }
 
     @property
     def total(self) -> int:
@@ -67,28 +73,8 @@ def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
     return AutoConfig.for_model(**facts)
 
 
-def parameter_counts(
-    config: PreTrainedConfig,
-    ks: Sequence[Recipe],
-    *,
-    tune_pooler: bool = True,
-    tune_modules: Sequence[str] | None = None,
-) -> ParameterCounts:
-    """The parameter counts of the classifier of two classes with this configuration."""
-    model, anatomy = _meta_classifier(config)
-    places: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
-    facts = {"tune_pooler": tune_pooler, "learning_rate": 1.0}
-    runs = {k: _run(k, way_named(k, modules=tune_modules), facts) for k in ks}
-    trained = {
-        k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
-    }
-    return ParameterCounts(anatomy.count, places, trained)
-
-
-def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Recipe, tuple[Group, ...]]:
-    """All parameter groups of a sweep with these settings, for each value of ``tune``."""
+def parameter_counts(config: PreTrainedConfig, settings: Mapping[str, Any]) -> ParameterCounts:
+    """The parameters of the classifier of two classes with this configuration, and what a sweep with these settings trains."""
     spec = make_settings({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in Run.model_fields}
     del facts["num_train_epochs"]  # several, and no group depends on them
@@ -99,8 +85,12 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
         if k in part.tune
         for layers, head in part.learning_rate_pairs(k)
     ]
-    classifier = _meta_classifier(config)
-    return groups_by_tune(runs, lambda run: _with_head_of(run, *classifier))
+    model, anatomy = _meta_classifier(config)
+    places: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
+    groups = groups_by_tune(runs, lambda run: _with_head_of(run, model, anatomy))
+    return ParameterCounts(anatomy.count, places, groups)
 
 
 def _with_head_of(run: Run, own: PreTrainedModel, anatomy: Anatomy) -> tuple[PreTrainedModel, Anatomy]:
