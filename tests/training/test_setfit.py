@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.model.loading import load_pretrained
 from frostline.model.ways import Way
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
@@ -99,6 +101,16 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_pa
             frostline.predict(tmp_path, texts)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "It is good." in card and not any(text in card for text in texts)
+
+
+def test_with_fewer_layers_the_encoder_has_as_many(texts_of_films: Experiment, tiny_bert: Path, tmp_path: Path) -> None:
+    pytest.importorskip("setfit")
+    shallow = load_pretrained(str(tiny_bert), labels=TASK.labels, task_type=TASK.task_type, depth=2)
+    result = run(SPEC, replace(texts_of_films, pretrained=shallow))
+    assert any("layer.1." in name for name in result.learned)
+    assert not any("layer.2." in name for name in result.learned)
+    SETFIT.fit(SPEC, replace(texts_of_films, pretrained=shallow), result.learned).save(tmp_path, TASK, False)
+    assert json.loads((tmp_path / "config.json").read_bytes())["num_hidden_layers"] == 2
 
 
 def test_an_interrupted_run_is_trained_again_from_its_start(

@@ -19,6 +19,8 @@ from transformers.utils import logging
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import POOLED, Rows
+from frostline.model.loading import keep_first_layers, read_config
+from frostline.model.model_files import quiet_loading
 from frostline.model.terms import HEAD
 from frostline.model.ways import Way
 from frostline.statistics.predictions import Labelled
@@ -385,8 +387,14 @@ class SetFit(Estimator):
         from setfit import SetFitModel
         from sklearn.linear_model import LogisticRegression
 
-        folder, device = str(experiment.pretrained.folder), str(experiment.machine.device)
-        body = SentenceTransformer(folder, device=device, trust_remote_code=False)
+        pretrained, device, fewer = experiment.pretrained, str(experiment.machine.device), dict[str, Any]()
+        if pretrained.depth is not None:
+            config = read_config(pretrained.name, pretrained.folder, "its config.json cannot be used")
+            every = config.to_dict()
+            keep_first_layers(config, pretrained.depth, pretrained.name)
+            fewer = {key: value for key, value in config.to_dict().items() if value != every[key]}
+        with quiet_loading():  # the other layers in the checkpoint are not needed
+            body = SentenceTransformer(str(pretrained.folder), device=device, trust_remote_code=False, config_kwargs=fewer)
         body.max_seq_length = spec.max_length
         return SetFitModel(model_body=body, model_head=LogisticRegression())
 
