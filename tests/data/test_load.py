@@ -87,6 +87,16 @@ def test_the_column_that_the_model_was_trained_on_is_named(tmp_path: Path) -> No
     assert texts.texts == tuple(frame(2)["text"])
 
 
+def test_another_second_text_leaves_the_first_where_it_was_in_training() -> None:
+    table = pd.DataFrame({"title": ["A"], "body": ["B"], "summary": ["C"]})  # "body" is a common name
+    trained = {"text": "title", "text_pair": "body"}
+    texts, columns = read_unlabelled(table, trained=trained, text_pair_column="summary")
+    assert (columns.text, texts.texts, texts.pairs) == ("title", ("A",), ("C",))
+    assert "no column 'sumary' (did you mean 'summary'?)" in sentence_of(
+        read_unlabelled, table, trained=trained, text_pair_column="sumary"
+    )
+
+
 @pytest.mark.parametrize(
     ("file", "name"),
     [

@@ -267,6 +267,8 @@ def test_answer_card_and_page_say_what_the_head_reads(pooled: Path, classified: 
     card = " ".join((pooled / "model" / "README.md").read_text().split())
     assert answer_of(pooled).opened_by == "sentence-transformers" and "library_name: sentence-transformers" in card
     assert "The head reads the mean of all tokens." in card and "frostline.predict(" in card
+    assert "| share of the gain of head only |" in card and "full" not in card.split("## Selection")[1].split("|---")[0]
+    assert "| share of full's gain |" in (classified / "model" / "README.md").read_text()
     opened = "Such a model opens with frostline or sentence-transformers, not with transformers' `pipeline`."
     assert opened in answer_of(pooled).sentence and "pipeline" not in answer_of(classified).sentence
     assert "frostline.predict(" in write_report(pooled).read_text(encoding="utf-8")

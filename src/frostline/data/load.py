@@ -200,9 +200,9 @@ def read_unlabelled(
         table = read_table(
             source, column_names=column_names, of_tokens=of_tokens, word_column=word_column, encoding=encoding
         )
-    known = [trained["text"], trained.get("text_pair")] if trained else []
-    missing = [name for name in known if name is not None and name not in table.columns] if text_column is None else []
-    if known and not missing and text_column is None and text_pair_column is None:
+    known = [trained["text"], text_pair_column or trained.get("text_pair")] if trained and text_column is None else []
+    missing = [name for name in known if name not in (None, text_pair_column, *table.columns)]
+    if known and not missing:
         text_column, text_pair_column = known
     try:
         columns = choose_columns(

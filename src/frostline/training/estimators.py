@@ -394,7 +394,9 @@ class SetFit(Estimator):
             keep_first_layers(config, pretrained.depth, pretrained.name)
             fewer = {key: value for key, value in config.to_dict().items() if value != every[key]}
         with quiet_loading():  # the other layers in the checkpoint are not needed
-            body = SentenceTransformer(str(pretrained.folder), device=device, trust_remote_code=False, config_kwargs=fewer)
+            body = SentenceTransformer(
+                str(pretrained.folder), device=device, trust_remote_code=False, config_kwargs=fewer
+            )
         body.max_seq_length = spec.max_length
         return SetFitModel(model_body=body, model_head=LogisticRegression())
 
