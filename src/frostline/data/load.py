@@ -201,7 +201,7 @@ def read_unlabelled(
             source, column_names=column_names, of_tokens=of_tokens, word_column=word_column, encoding=encoding
         )
     known = [trained["text"], text_pair_column or trained.get("text_pair")] if trained and text_column is None else []
-    missing = [name for name in known if name not in (None, text_pair_column, *table.columns)]
+    missing = [name for name in known if name is not None and name not in (text_pair_column, *table.columns)]
     if known and not missing:
         text_column, text_pair_column = known
     try:
