@@ -349,6 +349,24 @@ def test_keep_adapter_saves_what_peft_loads_onto_the_pretrained_model(
     assert written["base_model_name_or_path"] == pretrained.name  # no path of this machine
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"tune": "lora-1,last-1", "depth": 2}, "but --depth 2 leaves layers out: leave --keep-adapter out"),
+        (
+            {"tune": "mean,last-1", "way": {"mean": {"tune": 1, "low_rank": 4, "head_reads": "mean"}}},
+            "but mean has another head",
+        ),
+    ],
+)
+def test_no_adapter_of_what_peft_would_load_onto_another_model(
+    settings: dict[str, Any], why: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    with pytest.raises(FrostlineError, match=why):
+        plan_of(model=tiny_bert, train=tiny_table, out=tmp_path / "o", keep_adapter=True, **settings)
+
+
 def test_without_peft_the_flag_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(FrostlineError, match="needs PEFT: install it"):

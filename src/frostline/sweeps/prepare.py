@@ -20,7 +20,7 @@ from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.device import Machine, device_memory, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import OWN
+from frostline.model.terms import OWN, OWN_HEAD
 from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.sweeps.grid import Identity, Origin, Written, expand
@@ -130,9 +130,16 @@ def prepare(
 
 def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     """The sweep with the modules that its ways choose by their weights."""
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
     if spec.keep_adapter:
         require_peft()
-    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
+        other = next((name for name, way in ways.items() if way.low_rank and way.head != OWN_HEAD), None)
+        if pretrained.depth is not None or other:
+            why = f"{other} has another head" if other else f"--depth {pretrained.depth} leaves layers out"
+            raise FrostlineError(
+                "--keep-adapter saves what PEFT loads onto the whole pretrained model with a head of its type, but "
+                f"{why}: leave --keep-adapter out."
+            )
     if pretrained.stream and (name := next((name for name, way in ways.items() if way.chooses_by_weights), None)):
         raise FrostlineError(
             f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."

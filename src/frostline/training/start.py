@@ -353,6 +353,7 @@ def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
         modules_to_save=sorted({module_of(name) for name in changed if name not in matrices}),
         fan_in_fan_out=bool(transposed),
         base_model_name_or_path=model_name(pretrained.name),
+        revision=pretrained.revision,
         inference_mode=True,
     )
     config.save_pretrained(folder)
