@@ -30,6 +30,7 @@ from frostline.frozen.logits import logits_of_texts
 from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, NUMBER_MATTERS, load_tokenizer
+from frostline.model.terms import OUTPUT_KEYS
 from frostline.model.tokens import encode, suited
 from frostline.sweeps.prepare import length_limit
 from frostline.sweeps.settings import make_settings
@@ -481,6 +482,15 @@ def test_the_first_layers_compute_what_they_do_in_the_whole_model(model_type: st
         first.model.save_pretrained(tmp_path / "saved")
         again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
         assert torch.equal(again(**probe_batch(again)).logits, expected)
+
+
+def test_a_model_that_was_fine_tuned_before_keeps_no_temperature_and_no_threshold(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    config = json.loads((shutil.copytree(tiny_bert, tmp_path / "m") / "config.json").read_bytes())
+    (tmp_path / "m" / "config.json").write_text(json.dumps({**config, **dict.fromkeys(OUTPUT_KEYS, 0.2)}))
+    load(tmp_path / "m").model.config.save_pretrained(tmp_path / "again")
+    assert not {*OUTPUT_KEYS} & json.loads((tmp_path / "again" / "config.json").read_bytes()).keys()
 
 
 def test_a_wrong_depth_is_one_sentence(tiny_bert: Path) -> None:

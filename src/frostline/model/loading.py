@@ -46,7 +46,7 @@ from frostline.model.model_files import (
 )
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of, streamed
-from frostline.model.terms import HEAD, POOLER
+from frostline.model.terms import HEAD, OUTPUT_KEYS, POOLER
 from frostline.model.tokens import is_token, padding_fill, tokenized, vocabulary_size
 from frostline.model.weights import Source, floating_type, is_unread, read_weight, shapes_in, unread, weight_bytes
 
@@ -271,6 +271,8 @@ def load_pretrained(
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: n for n, label in enumerate(labels)}
     config.problem_type = PROBLEM_TYPES[task_type]
+    for key in OUTPUT_KEYS:  # of an earlier task, if the model was fine-tuned before
+        vars(config).pop(key, None)
     use_cache = getattr(config, "use_cache", None)
     if use_cache is not None:
         config.use_cache = False
