@@ -330,7 +330,7 @@ def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
         chance = " Chance alone explains this." if found.error <= found.by_chance_high else ""
         error, expected = map(formatting.score, (found.error, found.by_chance_high))
         yield from wrapped(
-            f"The probability of the predicted class differs from the accuracy by {error} on average (expected calibration "
+            f"The probability of the most probable class differs from its accuracy by {error} on average (expected calibration "
             f"error). Were it exactly right, this would be up to {expected} in 95 % of samples.{chance}"
         )
 

@@ -199,7 +199,7 @@ def calibration_sentences(answer: Answer) -> list[str]:
     sentences = [
         *([some] if calibration.rows < answer.validation_rows else []),
         *([counted] if counted else []),
-        f"The probability of the predicted class differs from the accuracy by {formatting.score(before.error)} on average "
+        f"The probability of the most probable class differs from its accuracy by {formatting.score(before.error)} on average "
         "(expected calibration error).",
     ]
     if before.error <= before.by_chance_high:
