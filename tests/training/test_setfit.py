@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel
 
 import frostline
 from frostline import FrostlineError
@@ -111,6 +113,14 @@ def test_with_fewer_layers_the_encoder_has_as_many(texts_of_films: Experiment, t
     assert not any("layer.2." in name for name in result.learned)
     SETFIT.fit(SPEC, replace(texts_of_films, pretrained=shallow), result.learned).save(tmp_path, TASK, False)
     assert json.loads((tmp_path / "config.json").read_bytes())["num_hidden_layers"] == 2
+
+
+def test_weights_are_trained_in_float32_whatever_the_checkpoint_has(tiny_bert: Path, tmp_path: Path) -> None:
+    pytest.importorskip("setfit")
+    shutil.copytree(tiny_bert, tmp_path / "half")
+    AutoModel.from_pretrained(tiny_bert).to(torch.bfloat16).save_pretrained(tmp_path / "half")
+    learned = run(SPEC, context_of(tmp_path / "half")).learned
+    assert {value.dtype for name, value in learned.items() if name.endswith("weight")} == {torch.float32}
 
 
 def test_an_interrupted_run_is_trained_again_from_its_start(

@@ -395,7 +395,13 @@ class SetFit(Estimator):
             fewer = {key: value for key, value in config.to_dict().items() if value != every[key]}
         with quiet_loading():  # the other layers in the checkpoint are not needed
             body = SentenceTransformer(
-                str(pretrained.folder), device=device, trust_remote_code=False, config_kwargs=fewer
+                str(pretrained.folder),
+                device=device,
+                trust_remote_code=False,
+                model_kwargs={
+                    "dtype": torch.float32
+                },  # else that of the checkpoint, and small steps get lost in bfloat16
+                config_kwargs=fewer,
             )
         body.max_seq_length = spec.max_length
         return SetFitModel(model_body=body, model_head=LogisticRegression())
