@@ -455,6 +455,23 @@ def test_if_it_fails_the_validated_model_is_saved(
     assert kept in notes and answer.refit_rows is None and facts(tmp_path / "o")["logit_gap"] == 0
 
 
+def test_a_way_that_stops_early_is_not_trained_on_all_rows(tiny_bert: Path, tmp_path: Path) -> None:
+    """No validation rows would be left to stop it, so it would be trained much longer than the run that was scored."""
+    given: dict[str, Any] = {**QUICK, "model": tiny_bert, "train": pd.DataFrame(sentences(60)), "out": tmp_path / "o"}
+    given |= {
+        "test": "none",
+        "seeds": 1,
+        "tune": "early,last-1",
+        "way": {"early": {"tune": 1, "patience": 1}},
+        "refit": True,
+    }
+    answer = frostline.sweep(**given, save_model=False, progress=Progress()).answer
+    answer.sizes[0].recommended = best_run(answer.sizes[0].cell("early"))
+    save_recommended(plan_of(**given), answer, notes := Notes())
+    assert any(one.startswith("early stops when its score on validation does not rise") for one in notes.notes)
+    assert facts(tmp_path / "o")["logit_gap"] == 0 and "refit" not in facts(tmp_path / "o")
+
+
 def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path) -> None:
     given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
     answer, _ = trained(tmp_path / "o", seeds=3, **given)

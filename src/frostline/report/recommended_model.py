@@ -96,7 +96,7 @@ def save_recommended(
     meantime.
 
     With ``refit``, the recipe is trained once more on all labelled rows except the test set, and that model is saved. If it
-    diverges, the run's own model is saved, as without.
+    diverges, or its way stops early, the run's own model is saved, as without.
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
@@ -225,6 +225,10 @@ def _refit_facts(refit: Run) -> dict[str, Any]:
 def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *, adapter: bool) -> bool:
     """Train the recommended run once more on all labelled rows and save that; False if that is not wanted or failed."""
     if plan.refit_rows is None:
+        return False
+    if spec.way.patience:
+        left = f"{spec.recipe} stops when its score on validation does not rise, and all labelled rows would leave no such rows"
+        progress.note(f"{left}: the saved model is that of the best run.")
         return False
     target, (refit, experiment) = plan.store.out / "model", refit_of(spec, plan.experiment)
     facts = _refit_facts(refit)

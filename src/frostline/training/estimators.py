@@ -398,9 +398,7 @@ class SetFit(Estimator):
                 str(pretrained.folder),
                 device=device,
                 trust_remote_code=False,
-                model_kwargs={
-                    "dtype": torch.float32
-                },  # else that of the checkpoint, and small steps get lost in bfloat16
+                model_kwargs={"dtype": torch.float32},  # small steps would get lost in bfloat16
                 config_kwargs=fewer,
             )
         body.max_seq_length = spec.max_length
