@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,18 +52,22 @@ class Rows:
     Otherwise the errors of each run are drawn independently.
     """
 
-    def __init__(self, *, same_errors: bool, seconds: Mapping[Recipe, float] = SECONDS) -> None:
+    def __init__(
+        self, *, same_errors: bool, seconds: Mapping[Recipe, float] = SECONDS, unfitted: Collection[Recipe] = ()
+    ) -> None:
         self.targets = np.arange(800) % 2
         self.same_errors, self.logits, self.seconds = same_errors, {}, seconds
         labelled = Labelled(self.targets, "text-classification", ("0", "1"), "accuracy")
         self.evidence = RunPredictions(labelled, self.logits.__getitem__, interim_analyses(5))
+        self.unfitted = unfitted
 
     def observe(self, candidate: Candidate, score: float | None) -> Observation:
         if score is None:
             return Observation(None, 0.0)
         seed = 0 if self.same_errors else zlib.crc32(str(candidate).encode())
         self.logits[str(candidate)] = self.logits_with(score, seed)
-        return Observation(round(800 * score) / 800, self.seconds[candidate.recipe], str(candidate))
+        unfitted = candidate.recipe in self.unfitted
+        return Observation(round(800 * score) / 800, self.seconds[candidate.recipe], str(candidate), unfitted=unfitted)
 
     def logits_with(self, score: float, seed: int = 0) -> Any:
         """Predictions with this score; ``seed`` decides which rows are wrong."""

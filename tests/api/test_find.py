@@ -330,6 +330,22 @@ def test_a_short_training_of_few_steps_is_compared_with_a_longer_one(
     assert {run.num_train_epochs for run in made.plan.runs} == lengths
 
 
+def test_a_longer_training_follows_where_full_has_not_fitted_its_examples(search_settings: dict[str, Any]) -> None:
+    slow = {"num_train_epochs": "auto", "train_size": 60, "per_device_train_batch_size": 2, "seeds": 2}
+    given = {**search_settings, **slow, "learning_rate": 1e-6}
+    assert find_plan.plan(**given).longer == 10
+    notes = Notes()
+    answer = frostline.find(**{**given, "progress": notes}).answer
+    assert answer.search["num_train_epochs"] == [3.0, 10.0] and " epochs" in answer.sentence
+    assert {row.num_train_epochs for row in Folder(given["out"]).rows} == {3.0, 10.0}
+    assert sum(text.endswith("The search goes on with 10 epochs, too.") for text in notes.notes) == 1
+    assert len({*notes.notes}) == len(notes.notes)  # what was trained before is not told again
+    again = frostline.find(**given).answer
+    assert again.decision == answer.decision and again.runs == answer.runs
+    small = {**given, "out": given["out"].with_name("small"), "budget": 1e-6}
+    assert frostline.find(**small).answer.search["num_train_epochs"] == [3.0]
+
+
 def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_settings: dict[str, Any]) -> None:
     answer, page = frostline.find(**{**search_settings, "budget": 1e-6}).answer, search_settings["out"] / "report.html"
     refused = "Full fine-tuning was not run: one run takes about"

@@ -1,6 +1,6 @@
 """The policy of a search on synthetic scores: its batches, its reasons to stop and its budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -320,10 +320,20 @@ def test_what_trains_a_head_only_is_tried_at_every_learning_rate_of_the_head(bud
     assert all((recipe, seed, rate) in tried for recipe, seed, _ in tried for rate in rates)
 
 
-def searched_with_two_lengths(score: Callable[[Recipe], float]) -> tuple[Observations, list[Batch]]:
+@pytest.mark.parametrize("unfitted", [False, True])
+def test_full_is_trained_longer_next_if_it_has_not_fitted_its_examples(unfitted: bool) -> None:
+    reference = Recipe("full for 3 epochs")
+    _, batches = searched_with_two_lengths(lambda one: RISING[one.trained], [reference] if unfitted else [])
+    after = next(n for n, batch in enumerate(batches) if reference in {one.recipe for one in batch.candidates})
+    assert ({one.recipe for one in batches[after + 1].candidates} == {"full for 10 epochs"}) == unfitted
+
+
+def searched_with_two_lengths(
+    score: Callable[[Recipe], float], unfitted: Sequence[Recipe] = ()
+) -> tuple[Observations, list[Batch]]:
     """A search with 3 and 10 epochs whose recipes have these scores."""
     recipes = {recipe.for_epochs(epochs): seconds * epochs / 3 for epochs in (3, 10) for recipe, seconds in FEW.items()}
-    rows = Rows(same_errors=True, seconds=recipes)
+    rows = Rows(same_errors=True, seconds=recipes, unfitted=unfitted)
     operations = {one: 1e9 * seconds for one, seconds in recipes.items()}
     seen = nothing_seen(
         rows, recipes=tuple(recipes), operations=operations, lengths=Lengths(3.0, 10.0, 500), budget_given=1e4

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -26,6 +27,7 @@ from frostline.search.several_models import search_models
 from frostline.statistics.recipe import AUTO, FULL, HEAD_ONLY, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import Executor
+from frostline.sweeps.grid import read_sweep
 from frostline.sweeps.inputs import OneModel, models_to_search, require_comparable
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
@@ -79,8 +81,9 @@ def find(
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune_modules`` and ``grid``, with one train size.
             ``learning_rate`` lists the learning rates to try for what trains a layer, ``head_learning_rate`` those for heads.
-            ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 where
-            these are fewer than 60 steps. :data:`frostline.search.DEFAULTS` has the defaults that differ.
+            ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 if
+            these are fewer than 60 steps, if nothing is learned, or if full fine-tuning has not fitted its examples.
+            :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
@@ -106,14 +109,14 @@ def find(
             more |= {"price_inference": price_inference / 100, "exhaustive": exhaustive}
             search_models(plans, folder, shown, seconds, **more)
             return SeveralModels(folder, tables)
-        plan = planned({**plain, "depth": models[0].depth})
+        plan, longer = planned({**plain, "depth": models[0].depth})
         make_folder(plan.store.out, inside=plan.store.out)
-        with nullcontext() if executor is None else executor.driver(plan, shown) as driver:
+        with nullcontext() if executor is None else executor.driver(longer or plan, shown) as driver:
             shown.note(
                 "The budget is for training: hidden states, probes, the saved model and the report come on top. --plan forecasts "
                 "how much."
             )
-            search = Search.start(plan, shown, seconds, processes=processes, driver=driver, **more)
+            search = Search.start(plan, shown, seconds, processes=processes, driver=driver, longer=longer, **more)
             with search.others:
                 search.run(exhaustive=exhaustive)
         return Results(plan.store.out, tables)
@@ -158,14 +161,16 @@ def _without_probes(
         raise FrostlineError("A plan is about one model with one depth: give one of them.")
     with displayed(progress) as shown:
         one = {**plain, "depth": models[0].depth}
-        plan = _planned(one, tables=tables, shown=shown, only=only)
+        plan, longer = _planned(one, tables=tables, shown=shown, only=only)
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         # the estimate of an earlier search in the folder; else the dearest k that probes may suggest
         earlier = read_search(plan.store.out)
         no_probes = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
         without = unnamed_ways(plan, search_settings({**DEFAULTS, **one}, only)[0].tune)
-        yield Search.of(plan, shown, seconds, no_probes, without=without, processes=processes)
+        search = Search.of(plan, shown, seconds, no_probes, without=without, processes=processes)
+        search.longer = longer
+        yield search
 
 
 def _planned(
@@ -175,8 +180,11 @@ def _planned(
     shown: Progress,
     only: str,
     data: Data | None = None,
-) -> Plan:
-    """The plan of a search with one model. What the user should know of model and data is shown."""
+) -> tuple[Plan, Plan | None]:
+    """The plan of a search with one model, and the same with longer trainings, if these may turn out to be needed.
+
+    What the user should know of model and data is shown.
+    """
     settings = {**DEFAULTS, **plain}
     spec, every_k = search_settings(settings, only)
 
@@ -192,11 +200,7 @@ def _planned(
         ways = dict.fromkeys(
             [*(one for one in spec.tune if one.is_way), *(Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1))]
         )
-        lengths = spec.num_train_epochs
-        if settings["num_train_epochs"] == AUTO:
-            short = spec.model_copy(update={"num_train_epochs": SHORT})
-            steps = StepPlan.of(short, spec.train_size[0] if spec.train_size else data.train_rows).total
-            lengths = (SHORT, LONG) if steps < ENOUGH_STEPS else (SHORT,)
+        lengths = (SHORT, LONG) if settings["num_train_epochs"] == AUTO else spec.num_train_epochs
         return MoreRuns(tune=(*smaller, *ways, reference), num_train_epochs=lengths)
 
     plan = prepare(spec, tables, shown, grid_of=grid, probes=True, data=data)
@@ -211,10 +215,22 @@ def _planned(
         )
     if only == TRANSFORMERS:
         _require_opened(plan)
-    return plan
+    older = read_sweep(plan.store)
+    if settings["num_train_epochs"] != AUTO or (older is not None and LONG in older.spec.values_of("num_train_epochs")):
+        return plan, None
+    one_length = spec.model_copy(update={"num_train_epochs": SHORT})
+    if StepPlan.of(one_length, spec.train_size[0] if spec.train_size else plan.data.train_rows).total < ENOUGH_STEPS:
+        return plan, None
+    runs, requested = (
+        tuple(run for run in some if run.num_train_epochs != LONG) for some in (plan.runs, plan.requested)
+    )
+    short = plan.spec.model_copy(update={"num_train_epochs": (SHORT,)})
+    return replace(plan, spec=short, runs=runs, requested=requested), plan
 
 
-def _plans(models: Sequence[OneModel], plain: Mapping[str, Any], planned: Callable[..., Plan]) -> dict[str, Plan]:
+def _plans(
+    models: Sequence[OneModel], plain: Mapping[str, Any], planned: Callable[..., tuple[Plan, Plan | None]]
+) -> dict[str, Plan]:
     """The plans of several models by their names, each with a folder of its own. The data are read once.
 
     Raises:
@@ -222,7 +238,7 @@ def _plans(models: Sequence[OneModel], plain: Mapping[str, Any], planned: Callab
     """
     out, plans, data = Path(plain["out"]).expanduser(), dict[str, Plan](), None
     for model in models:
-        plan = planned({**plain, **model.settings}, data=data)
+        plan, _ = planned({**plain, **model.settings}, data=data)
         if same := next((one for one in plans.values() if one.identity.weights == plan.identity.weights), None):
             raise FrostlineError(f"{same.store.out.name} and {model.out.name} are the same model: give each once.")
         make_folder(model.out, inside=out)

@@ -254,8 +254,8 @@ def find(
 
     Needs --model and one of --train, --data and --glue. --model A,B also says which model to take. Ctrl-C interrupts the search
     and writes the best answer so far; the same command continues it. The report shows every step of the search and its reason.
-    --plan shows beforehand what it costs. --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are
-    fewer than 60 steps, 10 are tried too.
+    --plan shows beforehand what it costs. --seeds is the largest number of seeds of any k. A run has 3 epochs. 10 are tried too
+    where these are fewer than 60 steps, where nothing is learned, or where full fine-tuning has not fitted its examples.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
@@ -347,6 +347,11 @@ def print_search_plan(made: "SearchPlan") -> None:
             "change the choice or the budget is spent. Probes choose the small k whose learning rates are\n"
             "compared; before they are fitted, the plan assumes the dearest one."
         )
+    if made.longer is not None:
+        length = f"{made.longer:g} epochs"
+        budget = f", and the budget is then the larger of {FULL_RUNS} such runs for {length} and {SECONDS:g} s"
+        text = f"If nothing is learned, or if full fine-tuning has not fitted its examples, {length} are tried, too"
+        print(*wrapped(f"{text}{'' if made.seen.budget_given is not None else budget}."), sep="\n")
     print(f"\nHidden states of the frozen layers: {size_of(made.plan.states.bytes)}.")
     print(*space_lines(made.plan), sep="\n")
 

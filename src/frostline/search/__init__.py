@@ -15,12 +15,12 @@ from frostline.training.settings import HEAD_LEARNING_RATE
 
 # The default budget is the larger of this number of runs of the reference, on all workers, and this many seconds.
 FULL_RUNS, SECONDS = 4, 120.0
-# Epochs; the longer training is tried if the shorter one has fewer steps than this, with which some tasks learn nothing
+# Epochs; the longer training is tried if the shorter one has fewer steps than this, or leaves the examples unfitted
 SHORT, LONG, ENOUGH_STEPS = 3.0, 10.0, 60
 DEFAULTS: dict[str, Any] = {
     "learning_rate": (5e-5, 1e-4, 2e-4, 5e-4),  # to try for k > 0
     "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # all are tried for k = 0; other k use the first
-    "num_train_epochs": "auto",  # SHORT, and LONG too where SHORT has few steps
+    "num_train_epochs": "auto",  # SHORT, and LONG too where SHORT is too short
     "seeds": 5,  # the most of any k
     "folds": "auto",
     "evaluations_per_epoch": 0,  # selecting the best epoch on validation takes time, and its score is too optimistic

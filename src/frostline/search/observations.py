@@ -43,6 +43,7 @@ class Observation:
         run: The digest of the run; empty if it failed.
         workers: The number of runs that were trained at the same time, including this one.
         outcome: ``ok`` or ``degenerate``, as in the result of the run.
+        unfitted: Whether it has not fitted the examples that it was trained on.
     """
 
     score: float | None
@@ -50,6 +51,7 @@ class Observation:
     run: str = ""
     workers: int = 1
     outcome: str = "ok"
+    unfitted: bool = False
 
 
 @dataclass(frozen=True)
@@ -421,6 +423,13 @@ class Observations:
             own_rows=self.own_rows,
         )
         return Surrogate(estimate, self.rule, next(one for one in estimate.choices if one.name == reference), step)
+
+    def is_unfitted(self, recipe: Recipe) -> bool:
+        """Whether a run at the best learning rate of a recipe has not fitted the examples that it was trained on."""
+        rate = self.best_learning_rate(recipe)
+        return any(
+            one.unfitted for found, one in self.known.items() if (found.recipe, found.learning_rate) == (recipe, rate)
+        )
 
     def above_baseline(self, recipe: Recipe) -> bool:
         """Whether the mean of this recipe, or one of its runs, is above the baseline with 95 % confidence.

@@ -153,6 +153,7 @@ def policy(seen: Observations) -> Generator[Batch, None, Stop]:
     nothing_learned = yield from _try_to_learn(seen)
     if nothing_learned is not None:
         return nothing_learned
+    yield from _train_longer(seen)
 
     while not isinstance(following := _next(seen), Stop):
         yield from _train(seen, following)
@@ -242,6 +243,20 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     left = ", ".join(f"{one:g}" for one in space.learning_rates if one not in tried)
     untried = f" The budget did not allow {in_words(reference)} at a learning rate of {left}." if left else ""
     return Stop(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
+
+
+def _train_longer(seen: Observations) -> Batches:
+    """Train the reference longer as long as it has not fitted its examples: how much that gains is not known before."""
+    shorter = seen.space.reference
+    for recipe in seen.space.longer(shorter):
+        rate = seen.best_learning_rate(shorter)
+        if rate is None or not seen.is_unfitted(shorter):
+            return
+        candidates = (Candidate(recipe, rate, seen.space.seeds[0]),)
+        if seen.fits_budget(candidates):
+            why = f"{in_words(shorter, capital=True)} has not fitted its examples: train {in_words(recipe)}."
+            yield from _train(seen, Batch(candidates, why))
+        shorter = recipe
 
 
 def _next(seen: Observations) -> Batch | Stop:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from frostline.data.wording import duration
 from frostline.fast.switch import objects_frozen
+from frostline.report.answer.next_command import is_unfitted
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
 from frostline.report.rebuild import finish, settings_of
@@ -135,7 +136,9 @@ class Search:
         seen: The results so far.
         requested: Digests of the runs that this search, or an earlier one in this folder, requested.
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
+        processes: How many processes train the runs, if that was given.
         driver: Trains the runs elsewhere; None trains them here.
+        longer: The same plan with longer trainings, which are tried if these turn out to be too short.
         steps: What was trained, for the record.
         best: The best choice so far; None before the reference has run.
         others: The processes on other GPUs. Its context must be open until the search has ended.
@@ -148,7 +151,9 @@ class Search:
     seen: Observations
     requested: set[str]
     together: int | None = None
+    processes: int | None = None
     driver: Driver | None = None
+    longer: Plan | None = None
     steps: list[Step] = field(default_factory=list)
     best: str | None = None
     others: OtherGpus = field(init=False)
@@ -167,6 +172,7 @@ class Search:
         driver: Driver | None = None,
         untrained: bool = True,
         named: Collection[Recipe] = (),
+        longer: Plan | None = None,
     ) -> Self:
         """Cache the hidden states, fit models that train no layer, and set up the observations.
 
@@ -178,6 +184,7 @@ class Search:
             driver: Trains the runs elsewhere; None trains them here.
             untrained: Whether a model that trains no layer may be recommended.
             named: The recipes that the user named (:func:`unnamed_ways`).
+            longer: The same plan with longer trainings, which are tried if those of ``plan`` turn out to be too short.
         """
         for damage in plan.store.check():
             progress.note(damage)
@@ -203,7 +210,9 @@ class Search:
                 f"also tries {', '.join(others)}."
             )
         without = () if better else others
-        return cls.of(plan, progress, budget, fitted, without=without, processes=processes, driver=driver)
+        search = cls.of(plan, progress, budget, fitted, without=without, processes=processes, driver=driver)
+        search.longer = longer
+        return search
 
     @classmethod
     def of(
@@ -270,7 +279,7 @@ class Search:
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(plan, progress, alternatives, runs, seen, requested, together, driver)
+        return cls(plan, progress, alternatives, runs, seen, requested, together, processes, driver)
 
     def request_first_step(self, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
@@ -286,6 +295,9 @@ class Search:
             The answer, as in answer.json.
         """
         self.begin()
+        return self._run(exhaustive=exhaustive)
+
+    def _run(self, *, exhaustive: bool) -> Answer:
         try:
             with objects_frozen():
                 stop = self.train_grid() if exhaustive else self._follow_policy()
@@ -295,15 +307,50 @@ class Search:
                 saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
                 self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
+        if not exhaustive and self.longer is not None and (why := self._too_short(stop)):
+            return self._for_longer(self.longer, why)._run(exhaustive=False)
         return self.end(stop)
+
+    def _too_short(self, stop: Stop) -> str:
+        """Why longer trainings should be tried, after the search has stopped; empty if they should not, or there is no time."""
+        seen, reference = self.seen, self.seen.space.reference
+        if seen.budget_given is not None and stop.enough is not None:
+            return ""
+        if stop.nothing_learned:
+            return stop.why
+        return (
+            f"{in_words(reference, capital=True)} has not fitted its examples yet."
+            if seen.is_unfitted(reference)
+            else ""
+        )
+
+    def _for_longer(self, plan: Plan, why: str) -> "Search":
+        """The search with longer trainings, too. It knows what this one has trained when it comes to that."""
+        self.progress.note(f"{why} The search goes on with {max(plan.spec.num_train_epochs):g} epochs, too.")
+        without = {run.recipe for run in plan.requested} - {run.recipe for run in self.runs.values()}
+        search = Search.of(
+            plan,
+            self.progress,
+            self.seen.budget_given,
+            self.alternatives,
+            without=without,
+            processes=self.processes,
+            driver=self.driver,
+        )
+        search.others = self.others
+        search.observe_others()
+        return search
+
+    def observe_others(self) -> None:
+        """Observe what a sweep has trained in this folder: it is known, and takes nothing of the budget."""
+        done = {one: run for one, run in self.runs.items() if self.plan.store.has(run.digest)}
+        self.progress.done_before(len(done))
+        of_others = {one: run for one, run in done.items() if run.digest not in self.requested}
+        self.seen.known |= {one: self.observation(run) for one, run in of_others.items()}
 
     def begin(self) -> None:
         """Say what is known, and write it into the folder. From now on the test scores are hidden until the search is over."""
-        done = {one: run for one, run in self.runs.items() if self.plan.store.has(run.digest)}
-        self.progress.done_before(len(done))
-        # what a sweep has trained in this folder is known, and takes nothing of the budget
-        of_others = {one: run for one, run in done.items() if run.digest not in self.requested}
-        self.seen.known |= {one: self.observation(run) for one, run in of_others.items()}
+        self.observe_others()
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
         rows, models = self.plan.experiment.splits.get("test"), self.alternatives.models
@@ -334,10 +381,11 @@ class Search:
         try:
             while True:
                 batch = next(batches)
-                if self.steps:  # after the last one, the answer says what is best
+                new = bool(self.plan.missing([self.runs[one] for one in batch.candidates]))
+                if self.steps and new:  # after the last one, the answer says what is best
                     self.report_progress()
                 self.progress.limit(self.seen.seconds_left if self.seen.budget_is_final else None)
-                self.train(batch)
+                self.train(batch, show=new)
         except StopIteration as end:
             stop: Stop = end.value
             return stop
@@ -355,9 +403,10 @@ class Search:
     def whole_grid(self) -> Batch:
         return Batch(tuple(self.runs), "Train the whole grid (--exhaustive).")
 
-    def train(self, batch: Batch) -> None:
+    def train(self, batch: Batch, *, show: bool = True) -> None:
         """Train the candidates that have no result yet, and observe them all."""
-        self.progress.note(batch.why)
+        if show:
+            self.progress.note(batch.why)
         self.seen.batches.append(batch.candidates)
         runs = self._request(batch)
         store = self.plan.store
@@ -411,7 +460,8 @@ class Search:
         score = result.validation_best if result.outcome != "diverged" else None
         own = result.provenance.workers
         seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
-        return Observation(score, seconds, run.digest, workers, result.outcome)
+        unfitted = is_unfitted(result.train_last, result.validation_last)
+        return Observation(score, seconds, run.digest, workers, result.outcome, unfitted)
 
     def report_progress(self) -> None:
         """Say what the best choice is between two steps, and why it changed."""

@@ -43,6 +43,7 @@ class SearchPlan:
         seen: The candidates, the budget that was given, and the number of runs that are trained at the same time.
         spent: Wall-clock seconds that an earlier search in the folder has trained for.
         over: Whether it has ended.
+        longer: The epochs of a longer training that may follow; None: none may.
     """
 
     plan: Plan
@@ -52,6 +53,7 @@ class SearchPlan:
     seen: Observations
     spent: float
     over: bool
+    longer: float | None
 
     @classmethod
     def of(cls, search: Search, *, exhaustive: bool) -> Self:
@@ -81,6 +83,7 @@ class SearchPlan:
             seen=seen,
             spent=earlier.spent_seconds if earlier else 0.0,
             over=earlier is not None and earlier.over,
+            longer=max(search.longer.spec.num_train_epochs) if search.longer and not exhaustive else None,
         )
 
     @property

@@ -86,13 +86,21 @@ def next_command(
 
 
 def has_not_fitted(full: Cell, longest: float | None) -> bool:
-    """Whether the reference has not fitted the examples that it was trained on, in the longest training.
-
-    Its error on them (1 - score) is then not much smaller than on validation. ``docs/log.md`` has the tasks behind the limit.
-    """
-    on_train, on_validation = full.train_last.mean, full.validation_last.mean
+    """Whether the reference has not fitted the examples that it was trained on, in the longest training."""
     is_longest = longest is None or (full.recipe.epochs or longest) >= longest
-    if not is_longest or not (full.tuned_layers or full.tune_embeddings) or on_train is None or on_validation is None:
+    return (
+        is_longest
+        and bool(full.tuned_layers or full.tune_embeddings)
+        and is_unfitted(full.train_last.mean, full.validation_last.mean)
+    )
+
+
+def is_unfitted(on_train: float | None, on_validation: float | None) -> bool:
+    """Whether the error on training examples (1 - score) is not much smaller than on validation; False if one is unknown.
+
+    ``docs/log.md`` has the tasks behind the limit.
+    """
+    if on_train is None or on_validation is None:
         return False
     return on_train < NEARLY_PERFECT and 1 - on_train >= UNFITTED * (1 - on_validation)
 
