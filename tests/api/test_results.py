@@ -32,10 +32,12 @@ def test_a_folder_is_opened_with_all_that_is_in_it(finished_sweep: Path) -> None
 
 
 def test_results_are_those_of_now(settings: dict[str, Any]) -> None:
-    """The answer is written anew if runs have ended since."""
+    """The answer is written anew if runs have ended since, or if the settings that decide it have changed."""
     found = run_sweep(settings, tune="0", seeds=1)
     assert not found.report.exists()
     assert found.answer.runs.done == 1 and found.report.is_file()
+    run_sweep(settings, tune="0", seeds=1, price=30)
+    assert found.answer.price == 0.3
     run_sweep(settings, tune="0,1", seeds=1)
     assert found.answer.runs.done == 2 and "2 runs" in repr(found)
     with pytest.raises(frostline.FrostlineError, match="has no model yet"):

@@ -35,13 +35,15 @@ from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
+from frostline.report import formatting
 from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading, sentence_without_command
-from frostline.report.rebuild import finish, write_report
+from frostline.report.rebuild import OTHER_MODEL, finish, write_report
 from frostline.report.recommended_model import Saved, refit_of, save_model, save_recommended
 from frostline.statistics.answer import Answer
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from frostline.training.saved_estimators import read_estimator
 from frostline.training.start import require_peft
 from hostile import failing, without_locks
 from pages import answer_of
@@ -485,11 +487,46 @@ def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert
     given |= {"model": tiny_bert, "seeds": 3, "test": "none"}
     answer, _ = trained(out := tmp_path / "o", **given)
     plan, size = plan_of(**{**QUICK, **given, "out": out}), answer.sizes[0]
+    answer.sentence = "More runs have changed this."
     assert size.decision is not None
     for choice in ("words", "probe"):
         size.recommended, size.decision = None, replace(size.decision, choice=choice)
         assert save_recommended(plan, answer, notes := Notes()) is None
         assert (out / "model").is_dir() == (choice == "words") == (not notes.notes)
+        if choice == "words":
+            assert size.decision is not None and read_estimator(out / "model").facts.sentence == answer.sentence
+
+
+def test_card_and_settings_follow_the_answer_whatever_its_sentence(tiny_bert: Path, tmp_path: Path) -> None:
+    """More runs, a new price or other columns can change the table of the card and not the sentence."""
+    given: dict[str, Any] = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "seeds": 3}
+    given["refit"] = False
+    answer, _ = trained(out := tmp_path / "o", **given)
+    plan, card, file = plan_of(**{**QUICK, "test": "none", **given, "tune": 2, "out": out}), "model/README.md", "model"
+    written = (out / file).stat().st_ino
+    save_recommended(plan, answer, Notes())
+    assert (out / file).stat().st_ino == written  # nothing has changed
+    answer.sizes[0].cells[0].seconds = 7200.0
+    save_recommended(plan, answer, Notes())
+    assert formatting.seconds(7200.0) in (out / card).read_text() and facts(out)["trained_again"] is False
+    answer.columns = {**(answer.columns or {}), "text": "review"}
+    save_recommended(plan, answer, Notes())
+    assert facts(out)["columns"]["text"] == "review"
+
+
+def test_a_model_that_is_not_recommended_any_more_is_named(tiny_bert: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "tune": "0,2", "price": 90}
+    given |= {"folds": 3, "seeds": 3}
+    before, _ = trained(out := tmp_path / "o", **given)
+    given["price"] = 0
+    answer, _ = trained(out, save_model=False, **given)
+    assert [one.sizes[0].recommended.recipe for one in (before, answer)] == ["head only", "last 2"]  # type: ignore[union-attr]
+    assert answer.sentence.count(OTHER_MODEL) == 1 and answer == frostline.open(out).answer
+    assert OTHER_MODEL in (out / "report.html").read_text()
+    write_report(out)
+    assert frostline.open(out).sentence.count(OTHER_MODEL) == 1
+    answer, _ = trained(out, **given)
+    assert OTHER_MODEL not in answer.sentence and OTHER_MODEL not in (out / "report.html").read_text()
 
 
 def finished(out: Path) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import frostline
 from frostline import FrostlineError, sweep, track
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.store import Store
@@ -68,8 +69,8 @@ def test_a_search_over_several_models_is_tracked_model_by_model(finished_small: 
         store = Store(Path(shutil.copytree(finished_small, tmp_path / "o" / model)))
         store.write_spec({**(store.read_spec() or {}), "model": model})
     (tmp_path / "o" / "answer.json").write_text('{"models": []}')
-    assert track(tmp_path / "o", "tensorboard") == {"tensorboard": 8}
-    assert {len(list((tmp_path / "o" / model / "tensorboard").iterdir())) for model in ("one", "two")} == {4}
+    assert track(tmp_path / "o", "tensorboard") == {"tensorboard": 2 * (4 + 1)}
+    assert {len(list((tmp_path / "o" / model / "tensorboard").iterdir())) for model in ("one", "two")} == {5}
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
@@ -81,10 +82,10 @@ def test_other_trackers_get_each_run_once(
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    assert track(out, name) == {name: 4}
+    assert track(out, name) == {name: 4 + 1}
     assert track(out, name) == {name: 0}
     if name == "wandb":
-        assert len(list((out / "wandb").glob("offline-run-*"))) == 4
+        assert len(list((out / "wandb").glob("offline-run-*"))) == 5
         return
     from mlflow import MlflowClient
 
@@ -126,10 +127,15 @@ def test_a_tracker_that_fails_loses_nothing(settings: Mapping[str, Any]) -> None
         track(results.folder, "tensorboard")
 
 
-@pytest.mark.parametrize("content", ["{}", "[", '{"version": 1}'])
-def test_an_answer_that_cannot_be_read_is_refused(finished_small: Path, tmp_path: Path, content: str) -> None:
+def test_the_answer_that_is_written_is_that_of_now(finished_small: Path, tmp_path: Path) -> None:
+    """One that cannot be read, or is of other runs or settings than the folder has, is written again."""
     pytest.importorskip("tensorboard")
     folder = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    (folder / "answer.json").write_text(content)
-    with pytest.raises(FrostlineError, match=r"answer\.json is damaged or of another version: `frostline report"):
-        track(folder, "tensorboard")
+    store, before = Store(folder), frostline.open(folder).answer
+    store.write_spec({**(store.read_spec() or {}), "target": 0.6})
+    assert track(folder, "tensorboard") == {"tensorboard": 4 + 1}
+    [shown] = (folder / "tensorboard").glob("answer*")
+    now = frostline.open(folder).answer
+    assert (before.target, now.target) == (0.95, 0.6) and read_tensorboard(shown)[1] == [now.sentence]
+    (folder / "answer.json").write_text("[")
+    assert track(folder, "tensorboard") == {"tensorboard": 0}

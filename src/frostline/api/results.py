@@ -10,7 +10,7 @@ from frostline.api.keywords import Grid, require_known, takes
 from frostline.api.prediction import Predictions, TagPredictions, predict
 from frostline.data.wording import spoken
 from frostline.report.explanations import headline
-from frostline.report.rebuild import write_report
+from frostline.report.rebuild import answer_of_now
 from frostline.statistics.answer import Answer, ModelsAnswer, is_of_models
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
@@ -40,15 +40,8 @@ class Results:
 
     @property
     def answer(self) -> Answer:
-        """The answer: choices, decision, costs and remarks. If runs have ended since it was written, it is written anew."""
-        try:
-            answer = Answer.read(self.folder / "answer.json")
-            if vars(answer.runs) == Folder(self.folder).counts():
-                return answer
-        except (OSError, ValueError):  # none yet, or one of another version
-            pass
-        write_report(self.folder)
-        return Answer.read(self.folder / "answer.json")
+        """The answer: choices, decision, costs and remarks. If its runs or settings have changed since, it is written anew."""
+        return answer_of_now(self.folder)
 
     @property
     def sentence(self) -> str:

@@ -10,6 +10,7 @@ from frostline.data.files import ELSEWHERE, locked, read_record, with_nulls, wri
 from frostline.data.kinds import REGRESSION
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
+from frostline.model.model_files import ESTIMATOR, RECORD
 from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_command
@@ -21,6 +22,7 @@ from frostline.statistics.analysis_settings import LIKELY, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_group import SearchOutcome
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.results.folder import TEST, Folder, read_alternatives
 from frostline.sweeps.results.search_record import SearchRecord, as_of_now, newer_runs
 from frostline.sweeps.results.tables import write_tables
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from frostline.sweeps.plan import Plan
     from frostline.sweeps.progress import Progress
     from frostline.training.estimators import Fitted
+
+OTHER_MODEL = (
+    "The saved model is not this one but an earlier one: the command of the sweep or search saves what is recommended."
+)
 
 
 def finish(
@@ -60,8 +66,7 @@ def finish(
         if save_model:
             progress.begin("saving the model")
             save_recommended(plan, answer, progress, alternatives, interrupted=interrupted)
-            answer.refit_rows = _refit_rows(out, answer)
-            write_json(out / "answer.json", with_nulls(answer.to_json()), inside=out)
+        _write_answer(out, answer)
         progress.begin("writing the report")
         write_page(folder, answer)
     if plan.spec.track and not interrupted:
@@ -80,8 +85,22 @@ def write_report(out: str | Path) -> Path:
     from frostline.report.pages.sweep_page import write_page
 
     folder = Folder(out)
-    write_page(folder, _rebuild(folder))
+    answer = _rebuild(folder)
+    _write_answer(folder.out, answer)
+    write_page(folder, answer)
     return folder.out / "report.html"
+
+
+def answer_of_now(out: Path) -> Answer:
+    """The answer in the folder of a sweep. It is written anew, with the report, if it was made from anything else."""
+    try:
+        answer = Answer.read(out / "answer.json")
+        if answer.made_from == Folder(out).digest:
+            return answer
+    except (OSError, ValueError):  # none yet, or one of another version
+        pass
+    write_report(out)
+    return Answer.read(out / "answer.json")
 
 
 def rebuild(out: str | Path) -> Answer:
@@ -90,10 +109,14 @@ def rebuild(out: str | Path) -> Answer:
     Raises:
         FrostlineError: Files of the sweep's folder are missing or damaged.
     """
-    return _rebuild(Folder(out))
+    folder = Folder(out)
+    answer = _rebuild(folder)
+    _write_answer(folder.out, answer)
+    return answer
 
 
 def _rebuild(folder: Folder) -> Answer:
+    made_from = folder.digest  # before the results are read: there may be more afterwards
     group, store, search = next(sweep_groups(folder)), folder.store, folder.search
     rows, evidence = group.runs, group.evidence
     assert isinstance(evidence, RunPredictions)
@@ -126,27 +149,35 @@ def _rebuild(folder: Folder) -> Answer:
             return scored[1]
 
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
-    answer.tested = test is not None
-    answer.refit_rows = _refit_rows(folder.out, answer)
+    answer.tested, answer.made_from = test is not None, made_from
     answer.data = folder.data.model_dump(exclude={"notes", "columns"})
     answer.notes, answer.columns = folder.data.notes, folder.data.columns
     write_tables(folder.out, rows, folder.scores())
-    known = with_nulls(answer.to_json())
-    write_json(folder.out / "answer.json", known, inside=folder.out)
-    return Answer.from_json(known)
+    return Answer.from_json(with_nulls(answer.to_json()))
 
 
-def _refit_rows(out: Path, answer: Answer) -> int | None:
-    """The number of rows that the saved model of what is recommended was refit on; None if it is no refit."""
+def _write_answer(out: Path, answer: Answer) -> None:
+    """Complete an answer with what the folder of the saved model has, and write it."""
+    facts = _saved_model(out)
     first = answer.sizes[0]
     chosen = first.recommended.run if first.recommended else first.decision and first.decision.choice
-    try:
-        facts = read_record(out / "model" / "frostline.json")
-    except (OSError, ValueError):
-        return None
+    if facts and chosen and facts.get("run") != chosen:
+        answer.sentence = first.sentence = f"{answer.sentence} {OTHER_MODEL}"
     refit = facts.get("refit")  # the folder may come from others
     rows = refit.get("rows") if isinstance(refit, dict) and facts.get("run") == chosen else None
-    return rows if isinstance(rows, int) else None
+    answer.refit_rows = rows if isinstance(rows, int) else None
+    write_json(out / "answer.json", with_nulls(answer.to_json()), inside=out)
+
+
+def _saved_model(out: Path) -> dict[str, Any]:
+    """What is recorded of the saved model; empty if there is none. One that a search has fitted is named by its choice."""
+    for name in (RECORD, ESTIMATOR):
+        try:
+            facts = read_record(out / "model" / name)
+        except (OSError, ValueError):
+            continue
+        return facts if name == RECORD else {"run": PROBE if facts.get("probe") else WORDS}
+    return {}
 
 
 def _next_command(

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
+from frostline.data.files import CARD, FILES, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized, first_line, in_markdown, model_name
 from frostline.model.classifier import write_classifier
@@ -43,7 +43,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import BASE, read_estimator
+from frostline.training.saved_estimators import BASE, SavedEstimator, read_estimator, write_estimator
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 
@@ -115,11 +115,13 @@ def save_recommended(
                 remove(target, inside=plan.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            saved_before = read_estimator(target)
+            saved_before, sentence = read_estimator(target), sentence_without_command(answer)
             if saved_before is None or saved_before.facts.choice != decision.choice:
                 remove(target, inside=plan.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
+            elif saved_before.facts.sentence != sentence:
+                _rewrite(saved_before, sentence)
             return None
         if plan.spec.calibrate or plan.spec.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
@@ -139,7 +141,7 @@ def save_recommended(
     if not interrupted and _refit_is_saved(plan, answer, progress, spec, adapter=adapter):
         weights.remove()
         return target
-    if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
+    if not _is_saved(plan, answer, spec, None, adapter=adapter):
         prepare_hidden_states(plan, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, plan)
         if learned is None and interrupted:
@@ -185,13 +187,13 @@ def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, esti
     target, experiment, embed = plan.store.out / "model", plan.experiment, plan.spec.embed
     refit_facts = _refit_facts(refit_of(spec, experiment)[0]) if plan.refit_rows else None
     as_asked = (target / BASE).is_dir() == (embed and estimator.reads_model)
-    if as_asked and _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), refit_facts):
+    if as_asked and _saved_as(target, plan.identity, answer, spec, refit_facts):
         return
     if refit := _fitted_again(plan, spec, progress):
         facts = _facts(plan.identity, answer, spec, refit[1])
         save_fitted(target, refit[0], plan.identity, answer, facts, embed=embed)
         return
-    if as_asked and _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), None):
+    if as_asked and _saved_as(target, plan.identity, answer, spec, None):
         return
     prepare_hidden_states(plan, [spec], progress)
     learned = BestWeights(plan.store.out).load(spec.digest, progress.note)
@@ -232,7 +234,7 @@ def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *
         return False
     target, (refit, experiment) = plan.store.out / "model", refit_of(spec, plan.experiment)
     facts = _refit_facts(refit)
-    if _is_saved(target, spec.digest, answer, facts) and (not adapter or (target / ADAPTER).is_dir()):
+    if _is_saved(plan, answer, spec, facts, adapter=adapter):
         return True
     prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
     before = _saved_before(target, refit, experiment)
@@ -305,23 +307,44 @@ def refit_of(spec: Run, experiment: Experiment) -> tuple[Run, Experiment]:
     return refit, replace(experiment, splits=splits, examples={**experiment.examples, "train": examples}, folds=None)
 
 
-def _facts_in(path: Path) -> tuple[Any, Any, Any] | None:
-    """The run, the sentence and the refit of a saved model; None if there is none."""
+def _rewrite(saved: SavedEstimator, sentence: str) -> None:
+    """Write the model of an estimator again, with another sentence about it."""
     try:
-        facts = read_record(path)
+        facts = {name: one for name, one in read_record(saved.folder / RECORD).items() if name != FILES}
+    except (OSError, ValueError):  # no refit
+        facts = {}
+    with model_written(saved.folder, "model", {**facts, "sentence": sentence} if facts else None) as aside:
+        base = saved.folder / BASE
+        about = saved.facts.model_copy(update={"sentence": sentence})
+        write_estimator(aside, about, saved.arrays, base if base.is_dir() else None)
+
+
+def _saved_as(
+    folder: Path, identity: Identity, answer: Answer, spec: Run, refit: Mapping[str, Any] | None
+) -> Saved | None:
+    """The origin of the saved weights, if it is the model of this run, or of its refit, with all other facts; else None."""
+    try:
+        facts = read_record(folder / RECORD)
     except (OSError, ValueError):
         return None
-    return facts.get("run"), facts.get("sentence"), facts.get("refit")
+    saved = Saved(facts.get("logit_gap"), facts.get("trained_again") is True, refit)
+    wanted = {**_facts(identity, answer, spec, saved), "versions": facts.get("versions"), FILES: facts[FILES]}
+    return saved if facts == json.loads(json.dumps(wanted)) else None
 
 
-def _is_saved(folder: Path, run: str, answer: Answer, refit: Mapping[str, Any] | None = None) -> bool:
-    """Whether the folder holds the model of this run, or of its refit, with this answer, temperature and threshold."""
+def _is_saved(plan: Plan, answer: Answer, spec: Run, refit: Mapping[str, Any] | None, *, adapter: bool) -> bool:
+    """Whether the model of this run, or of its refit, is saved with all that would be written now."""
+    target = plan.store.out / "model"
+    saved = _saved_as(target, plan.identity, answer, spec, refit)
+    if saved is None or (adapter and not (target / ADAPTER).is_dir()):
+        return False
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        config, card = json.loads((target / "config.json").read_bytes()), (target / CARD).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    return _facts_in(folder / RECORD) == (run, sentence_without_command(answer), refit) and keys == output_keys(answer)
+    wanted = model_card(plan.experiment.for_run(spec).pretrained, plan.identity, answer, spec, saved)
+    return keys == output_keys(answer) and card == str(wanted)
 
 
 def output_keys(answer: Answer) -> dict[str, Any]:
@@ -374,7 +397,7 @@ def save_model(
             text = json.dumps(config, indent=2, sort_keys=True) + "\n"
             (aside / "config.json").write_text(text, encoding="utf-8")
         card = model_card(pretrained, identity, answer, spec, saved)
-        (aside / "README.md").write_text(str(card), encoding="utf-8")
+        (aside / CARD).write_text(str(card), encoding="utf-8")
     return target
 
 

@@ -14,7 +14,7 @@ from time import time
 from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, create_file, file_name, locked, new_folder
 from frostline.data.wording import comma_separated, first_line
-from frostline.statistics.answer import Answer
+from frostline.report.rebuild import answer_of_now
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.inputs import require_trackers
 from frostline.sweeps.results.folder import Folder, folders_of
@@ -117,22 +117,15 @@ def _settings(row: RunResult, run: Run) -> dict[str, str | int | float | bool]:
 
 
 def _answer(folder: Folder) -> Iterator[Tracked]:
-    """The answer, if there is one: anew after more runs."""
-    try:
-        answer = Answer.read(folder.out / "answer.json")
-    except OSError:
-        return
-    except ValueError as error:
-        raise FrostlineError(
-            f"{folder.out / 'answer.json'} is damaged or of another version: `frostline report {folder.out}` writes it again."
-        ) from error
+    """The answer: anew after more runs, or if the settings that decide it have changed."""
+    answer = answer_of_now(folder.out)
     size, done = answer.sizes[0], sorted(row.run for row in folder.rows if row.status == "done")
     summary, settings = {"runs": float(answer.runs.done)}, {"model": answer.model, "task": answer.task}
     if decision := size.decision:
         settings["recommended"] = decision.choice
         numbers = ("expected", "probability", "cost_of_full")
         summary |= {name: value for name in numbers if (value := getattr(decision, name)) is not None}
-    key = hashlib.sha256(json.dumps([answer.sentence, done]).encode()).hexdigest()[:20]
+    key = hashlib.sha256(json.dumps([answer.sentence, settings, summary, done]).encode()).hexdigest()[:20]
     yield Tracked(key=key, name=f"answer, {key[:8]}", settings=settings, summary=summary, text=answer.sentence)
 
 

@@ -210,7 +210,8 @@ class SearchOverModels:
         answer = answer_over_models(models, answers, price=self.price, price_inference=self.price_inference)
         for one in self.contenders if not interrupted else ():
             if one is best:
-                finish(one.search.plan, self.progress, alternatives=one.search.alternatives.models)
+                models_found = one.search.alternatives.models
+                answers[one.name] = finish(one.search.plan, self.progress, alternatives=models_found)
             else:
                 BestWeights(one.search.plan.store.out).remove()
         saved = best.search.plan.store.out / "model" if best else None

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +42,7 @@ from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
 from frostline.sweeps.results.search_record import read_search
-from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store, is_before_first_run
+from frostline.sweeps.results.store import ALTERNATIVES_FILE, FAILED, RECORD, SEARCH, Store, is_before_first_run
 from frostline.sweeps.toml import TRUST, require_trust
 from frostline.training.result import Count, RunRecord, Score
 
@@ -247,6 +248,17 @@ class Folder:
         Until then the answer may change, so test scores stay hidden.
         """
         return not (self.search and not self.search.over) and "pending" not in self.states()
+
+    @property
+    def digest(self) -> str:
+        """Of the settings, the search and every result as they are now: of all that the answer is made from."""
+        found = xxhash.xxh3_128()
+        results, failures = self.store.runs.glob(f"[!.]*/{RECORD}"), self.store.runs.glob(f"[!.]*{FAILED}")
+        once = [self.out / name for name in ("sweep.toml", SEARCH, ALTERNATIVES_FILE, DATA)]
+        for path in (*once, *sorted(results), *sorted(failures)):
+            with suppress(FileNotFoundError):  # another process has set it aside
+                found.update(read_inside(path, self.out, ARRAY_BYTES))
+        return found.hexdigest()
 
     def states(self) -> list[str]:
         """For each of the runs: ``done``, ``failed`` or ``pending``. No result is read."""
