@@ -152,6 +152,9 @@ def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tm
     card = " ".join((model / "README.md").read_text().split())
     assert "is saved as calibration\\_temperature in config.json" in card and "This threshold was given." in card
     assert card.count("frostline predict applies what is saved") == 1
+    assert "Precision, recall and F1 on validation at the threshold 0.5, over" in card
+    page = (out / "report.html").read_text()
+    assert page.count("These scores are at the threshold 0.5.") == 1 and ", at the threshold 0.5)." in page
     scores = [row["score"] for row in pipeline("text-classification", model=str(model))(texts, truncation=True)]
     assert scores == pytest.approx(plain.values.max(1), abs=1e-5), "transformers ignores the keys"
     AutoModelForSequenceClassification.from_pretrained(model).save_pretrained(tmp_path / "again")

@@ -210,13 +210,13 @@ class Predictions(Predicted):
     def _label(self, n: int) -> str | list[str]:
         """The predicted label of text ``n``, or all its labels."""
         if self.task_type == MULTI_LABEL:
-            both = zip(self.classes, self.values[n], strict=True)
+            both = zip(self.classes, self.values[n].tolist(), strict=True)
             return [label for label, probability in both if probability >= self.thresholds[label]]
         if not self.thresholds:
             return self.classes[int(self.values[n].argmax())]
         ((label, least),) = self.thresholds.items()
         place = self.classes.index(label)
-        return self.classes[place if self.values[n, place] >= least else 1 - place]
+        return self.classes[place if float(self.values[n, place]) >= least else 1 - place]
 
 
 def text_cells(texts: Texts, n: int) -> dict[str, Any]:

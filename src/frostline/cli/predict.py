@@ -374,15 +374,21 @@ def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
 
 def _print_outputs(task: str, outputs: "Outputs") -> None:
     """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
+    from frostline.report import formatting
+
     if outputs.temperature != 1:
         print(f"{task}The logits are divided by the temperature {outputs.temperature:.3g}.", file=sys.stderr)
     if outputs.task_type != MULTI_LABEL:
         for label, least in outputs.thresholds.items():
-            print(f"{task}The label {label!r} is predicted from probability {least:.3g} on.", file=sys.stderr)
+            print(
+                f"{task}The label {label!r} is predicted from probability {formatting.threshold(least)} on.",
+                file=sys.stderr,
+            )
     elif (limits := set(outputs.thresholds.values())) - {0.5}:
-        applied = f"Labels are predicted from probability {min(limits):.3g} on."
+        lowest, highest = map(formatting.threshold, (min(limits), max(limits)))
+        applied = f"Labels are predicted from probability {lowest} on."
         if len(limits) > 1:
-            applied = f"Each label has its own threshold, from {min(limits):.3g} to {max(limits):.3g}."
+            applied = f"Each label has its own threshold, from {lowest} to {highest}."
         print(f"{task}{applied}", file=sys.stderr)
 
 

@@ -66,7 +66,7 @@ def errors_of_recommended(folder: Folder, answer: Answer) -> Errors | None:
     logits, runs = held_out_logits(answer.sizes[0], recommended, folder.predictions)
     scored = np.flatnonzero(scored_rows(logits))
     whose = f"seed {recommended.seed}" if runs == 1 else f"{runs} runs, each on examples that it was not trained on"
-    made_by = f"{names.tuning(recommended.recipe)}, {whose}"
+    made_by = f"{names.tuning(recommended.recipe)}, {whose}{', at the threshold 0.5' if answer.threshold else ''}"
     return errors_of(examples.take(scored), logits[scored], folder.identity.labels, made_by)
 
 

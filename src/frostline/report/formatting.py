@@ -1,5 +1,6 @@
 """Numbers as pages, tables, sentences and the model card print them. An unknown value is printed as a dash."""
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -13,6 +14,12 @@ UNBROKEN = "\u00a0"  # a space between a number and its unit, where no line brea
 def score(value: float | None) -> str:
     """A score with three decimals."""
     return UNKNOWN if value is None else f"{value:.3f}".replace("-", "−")
+
+
+def threshold(probability: float) -> str:
+    """A threshold between 0 and 1. It has at least three decimals, and as many as it takes not to look like 0 or 1."""
+    digits = max(3, 1 - math.floor(math.log10(min(probability, 1 - probability))))
+    return f"{probability:.{digits}f}".rstrip("0").ljust(5, "0")
 
 
 def percent(share: float | None) -> str:

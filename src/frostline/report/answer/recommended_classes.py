@@ -158,7 +158,9 @@ def _chosen(
     def chosen_on(rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.bool_]]:
         """The threshold or thresholds that these examples suggest, and what they predict for all examples."""
         temperature = fit_temperature(logits[rows], targets[rows]) if calibrate else 1.0
-        found = probabilities(logits.astype(np.float64) / temperature)
+        found = (
+            probabilities(logits.astype(np.float64) / temperature).astype(np.float32).astype(np.float64)
+        )  # as predicted
         threshold = choose(found[rows], targets[rows])
         return threshold, found >= threshold
 
@@ -227,14 +229,15 @@ def threshold_sentences(threshold: Threshold) -> list[str]:
     why = "No threshold could be chosen where no validation example has the label"
     not_chosen = [f"{why}: 0.5 is saved for {listed(threshold.not_chosen)}."] if threshold.not_chosen else []
     if by_label is None:
-        least, unchanged = formatting.score(threshold.threshold), threshold.threshold == 0.5
+        assert threshold.threshold is not None
+        least, unchanged = formatting.threshold(threshold.threshold), threshold.threshold == 0.5
         return [
             f"The class {quoted(threshold.label)} is predicted if its probability is at least {least}.",
             *(not_chosen or [_origin(threshold, "It", "This threshold")]),
             *([] if unchanged else [change, *loss]),
             f"The threshold is saved as {THRESHOLD} in config.json.",
         ]
-    limits = sorted(map(formatting.score, by_label.values()), key=float)
+    limits = sorted(map(formatting.threshold, by_label.values()), key=float)
     shown = limits[0] if limits[0] == limits[-1] else f"a threshold of its own, between {limits[0]} and {limits[-1]}"
     return [
         f"A label is predicted if its probability is at least {shown}.",

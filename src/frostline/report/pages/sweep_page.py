@@ -117,9 +117,8 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
         if search.probes:
             tables.append(probe_table(search.probes))
     if answer.classes:
-        thresholds = answer.threshold.by_label if answer.threshold else None
         count = len(runs_of_choice(answer.sizes[0]))
-        tables.append(class_scores_table(answer.classes, count, task_type, thresholds))
+        tables.append(class_scores_table(answer.classes, count, task_type, answer.threshold))
     if answer.threshold:
         tables.append(threshold_table(answer.threshold))
     return {table.name: table for table in tables}

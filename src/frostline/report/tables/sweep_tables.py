@@ -246,7 +246,7 @@ def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> Re
 
 
 def class_scores_table(
-    classes: Sequence[ClassScores], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
+    classes: Sequence[ClassScores], runs: int, task_type: str, threshold: Threshold | None = None
 ) -> ReportTable:
     """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
 
@@ -262,8 +262,8 @@ def class_scores_table(
         return lambda one: (getattr(one, name).low, getattr(one, name).high) if runs > 1 else (None, None)
 
     own = []
-    if thresholds:
-        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one.label))]
+    if threshold and (limits := threshold.by_label):
+        own = [Column("threshold", "saved\nthreshold", formatting.threshold, of=lambda one: limits.get(one.label))]
     columns = (
         Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
@@ -276,7 +276,7 @@ def class_scores_table(
     caption = "Of the recommended model, from the predictions of its only run."
     if runs > 1:
         caption = f"Of the recommended k, from the predictions of its {runs} runs together; below: lowest to highest of a run."
-    if thresholds:
+    if threshold:
         caption += " These scores are at the threshold 0.5."
     caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
     rows = tuple(map(Row, classes))
@@ -286,7 +286,7 @@ def class_scores_table(
 def threshold_table(threshold: Threshold) -> ReportTable:
     """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
     by_label = threshold.by_label is not None
-    saved = "saved" if by_label else formatting.score(threshold.threshold)
+    saved = "saved" if threshold.threshold is None else formatting.threshold(threshold.threshold)
     titles = {"balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
 
     def read(name: str) -> Read:
