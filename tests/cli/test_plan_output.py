@@ -12,7 +12,7 @@ import frostline
 from frostline.api import find
 from frostline.cli.find_and_sweep import print_search_plan
 from frostline.model.device import DeviceMemory
-from frostline.report.plan_text import forecast_lines, plan_lines
+from frostline.report.plan_text import forecast_lines, plan_lines, refit_seconds
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.decision import Lengths
 from frostline.sweeps.progress import Progress
@@ -63,6 +63,15 @@ def test_a_plan_prints_its_forecast(settings: dict[str, Any]) -> None:
     printed = "\n".join([*plan_lines(made), *forecast_lines(made.forecast)])
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in printed and words in repr(made)
+
+
+def test_a_plan_promises_no_refit_of_a_way_that_stops_early(settings: dict[str, Any]) -> None:
+    early = {"tune": "early,0", "way": {"early": {"tune": 1, "patience": 1}}, "refit": True}
+    printed = "\n".join(plan_lines(plan := plan_of(**settings | early)))
+    train = plan.requested[0].train_size
+    cells = [KindForecast(name, train, 1, seconds, 1e9) for name, seconds in (("early", 50.0), ("head only", 1.0))]
+    assert refit_seconds(replace(plan, forecast=Forecast(tuple(cells), 0.0))) == plan.refit_rows / train
+    assert "labelled rows, beyond any budget. Not so that of early, which stops early." in printed
 
 
 def forecast(*args: Any, **more: Any) -> Forecast:

@@ -59,6 +59,7 @@ def refit_seconds(plan: "Plan") -> float | None:
     if plan.refit_rows is None:
         return 0.0
     cells, workers = (plan.forecast.cells, plan.forecast.workers) if plan.forecast else ((), 1)
+    cells = tuple(cell for cell in cells if not plan.spec.way_of(cell.recipe).patience)
     return max((workers * cell.seconds * plan.refit_rows / cell.train_size for cell in cells), default=None)
 
 
@@ -69,9 +70,12 @@ def space_lines(plan: "Plan") -> Iterator[str]:
     )
     if plan.refit_rows is not None:
         seconds = refit_seconds(plan)
+        early = [k for k in plan.trained if plan.spec.way_of(k).patience]
         time = "" if seconds is None else f": at most about {duration(seconds)}"
+        but = f" Not so that of {', '.join(early)}, which stops early." if early else ""
         yield (
             f"The saved model is then trained once more on all {plan.refit_rows:,} labelled rows, beyond any budget{time}."
+            f"{but}"
         )
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     yield f"Examples truncated at {plan.runs[0].max_length} tokens, of those in use: {truncated}."
