@@ -66,8 +66,9 @@ class Rows:
             return Observation(None, 0.0)
         seed = 0 if self.same_errors else zlib.crc32(str(candidate).encode())
         self.logits[str(candidate)] = self.logits_with(score, seed)
-        unfitted = candidate.recipe in self.unfitted
-        return Observation(round(800 * score) / 800, self.seconds[candidate.recipe], str(candidate), unfitted=unfitted)
+        on_train = score if candidate.recipe in self.unfitted else 1.0
+        seconds, rounded = self.seconds[candidate.recipe], round(800 * score) / 800
+        return Observation(rounded, seconds, str(candidate), train_last=on_train, validation_last=score)
 
     def logits_with(self, score: float, seed: int = 0) -> Any:
         """Predictions with this score; ``seed`` decides which rows are wrong."""

@@ -247,4 +247,5 @@ def _observation(runs: RecordedRuns, trial: Candidate, workers: int) -> Observat
     same = [one for one in runs.rows if (one.recipe, one.learning_rate) == (trial.recipe, trial.learning_rate)]
     row = runs.rows[trial if trial in runs.rows else same[trial.seed % len(same)]]
     score = None if row.outcome == "diverged" else row.validation_best
-    return Observation(score, runs.seconds[trial.recipe], row.run, workers, row.outcome or "ok")
+    last = row.train_last, row.validation_last
+    return Observation(score, runs.seconds[trial.recipe], row.run, workers, row.outcome or "ok", *last)

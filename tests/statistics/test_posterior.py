@@ -169,6 +169,18 @@ def test_longer_training_gains_what_is_expected_until_another_k_was_trained_as_l
     assert much[1:] == pytest.approx([0.03] * 2, abs=0.006)
 
 
+def test_a_gain_of_many_points_is_believed_where_the_shorter_training_left_full_unfitted() -> None:
+    """One run each, with an error of .08 by the rows, as for the entities of a hundred sentences."""
+    scores, longer = [{"0": 0.15}, {"0": 0.17}, {}, {"0": 0.41}], {2: (0, 0.012), 3: (1, 0.012)}
+    rows = np.eye(4) * 0.08**2
+    known = Observed(scores, rows, [0, 1, None, None], longer=longer)
+    fitted, unfitted = (
+        posterior(replace(known, unfitted=some)).draws[:, 2:].mean(0) for some in (False, True)
+    )  # of k = 0 and of full for longer
+    assert fitted[1] < 0.28 and 0.35 < unfitted[1] < 0.43
+    assert unfitted[0] > fitted[0] + 0.1
+
+
 def expected_level(**pairs: Mapping[int, int]) -> float:
     """What is expected of a choice that scored .80 beside two others with .70 that it is tied to, all with an error of .05."""
     scores = [{"0": 0.7}, {"0": 0.75}, {"0": 0.8}, {"0": 0.7}, {"0": 0.7}]

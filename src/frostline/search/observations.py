@@ -43,7 +43,7 @@ class Observation:
         run: The digest of the run; empty if it failed.
         workers: The number of runs that were trained at the same time, including this one.
         outcome: ``ok`` or ``degenerate``, as in the result of the run.
-        unfitted: Whether it has not fitted the examples that it was trained on.
+        train_last, validation_last: The scores after the last epoch; None if they are unknown.
     """
 
     score: float | None
@@ -51,7 +51,8 @@ class Observation:
     run: str = ""
     workers: int = 1
     outcome: str = "ok"
-    unfitted: bool = False
+    train_last: float | None = None
+    validation_last: float | None = None
 
 
 @dataclass(frozen=True)
@@ -356,6 +357,8 @@ class Observations:
                 seed=one.seed,
                 run=seen.run,
                 validation_best=seen.score,
+                validation_last=seen.validation_last,
+                train_last=seen.train_last,
                 outcome=seen.outcome,
             )
             for one, seen in self.known.items()
@@ -426,10 +429,7 @@ class Observations:
 
     def is_unfitted(self, recipe: Recipe) -> bool:
         """Whether a run at the best learning rate of a recipe has not fitted the examples that it was trained on."""
-        rate = self.best_learning_rate(recipe)
-        return any(
-            one.unfitted for found, one in self.known.items() if (found.recipe, found.learning_rate) == (recipe, rate)
-        )
+        return any(run.unfitted for run in self.runs(recipe))
 
     def above_baseline(self, recipe: Recipe) -> bool:
         """Whether the mean of this recipe, or one of its runs, is above the baseline with 95 % confidence.

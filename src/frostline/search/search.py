@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from frostline.data.wording import duration
 from frostline.fast.switch import objects_frozen
-from frostline.report.answer.next_command import is_unfitted
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
 from frostline.report.rebuild import finish, settings_of
@@ -460,8 +459,8 @@ class Search:
         score = result.validation_best if result.outcome != "diverged" else None
         own = result.provenance.workers
         seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
-        unfitted = is_unfitted(result.train_last, result.validation_last)
-        return Observation(score, seconds, run.digest, workers, result.outcome, unfitted)
+        last = result.train_last, result.validation_last
+        return Observation(score, seconds, run.digest, workers, result.outcome, *last)
 
     def report_progress(self) -> None:
         """Say what the best choice is between two steps, and why it changed."""

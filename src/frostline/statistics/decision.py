@@ -303,6 +303,7 @@ class JointEstimate:
         runs += [some for chain in chains.values() for part in chain for some in part]
         observed = evidence.observed(runs, [*depth, *(None for _ in runs[len(depth) :])])
         longer = lengths.longer(names, shares, len(depth))
+        largest: Sequence[RunResult] = next((some for some in [*cells.values()][: len(depth)][::-1] if some), ())
         shortest = {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
         observed = replace(
             observed,
@@ -310,6 +311,7 @@ class JointEstimate:
             untrained=dict.fromkeys(range(len(cells), count), 0) if depth else {},
             heads={n: 0 for n, share in shortest.items() if depth and not share},
             longer=longer,
+            unfitted=any(run.unfitted for run in largest),
             other_rates=_beside(chains, count),
         )
         others, found = range(len(depth), len(cells)), posterior(observed)

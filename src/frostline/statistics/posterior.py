@@ -15,8 +15,8 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
 - **Training length.** The curve is that of the shortest training. A longer one is expected to gain on it, the more the fewer
-  steps the shorter one has. One factor multiplies what is expected at all k, because they gain alike. Differences from that are
-  Student's t with 3 degrees of freedom.
+  steps the shorter one has. One factor multiplies what is expected at all k, because they gain alike. Its prior is far wider if
+  full fine-tuning has not fitted its examples in the shortest training. Differences are Student's t with 3 degrees of freedom.
 - **Learning rates.** The runs of a choice at its other learning rates are ends of a chain: each is expected to score as its
   neighbour, with Cauchy differences. So the best of several learning rates is pulled towards the others.
 - **Beside the curve.** A linear probe or a TF-IDF model is expected to score as the smallest k, with wide Cauchy differences.
@@ -51,6 +51,8 @@ FACTOR_SPREAD = 2.0  # the prior's standard deviation of how many times as much 
 TYPICAL_EXCESS = (
     0.01  # the prior's scale of the differences between what a longer training gains and what is expected, in score
 )
+# both if full fine-tuning has not fitted its examples in the shortest training: a longer one may gain far more, and not alike
+UNFITTED_FACTOR_SPREAD, UNFITTED_EXCESS = 20.0, 0.03
 
 
 class Differences:
@@ -142,18 +144,45 @@ class Longer(Differences):
     """What longer trainings gain on the next shorter ones of the same recipe: their form is what is expected of them.
 
     All share a factor, which is normal around 1. Tasks differ much in it: of two in ``docs/log.md``, one gained nothing, and the
-    other more than three times what is expected.
+    other more than three times what is expected. It may be far larger if the shortest training left full fine-tuning
+    ``unfitted``.
     """
 
-    def __init__(self, longer: Mapping[int, tuple[int, float]], choices: int, random: np.random.Generator) -> None:
+    def __init__(
+        self, longer: Mapping[int, tuple[int, float]], choices: int, unfitted: bool, random: np.random.Generator
+    ) -> None:
         """``longer``: the position of the next shorter one and the expected gain of each, by its own position; ``choices``: J."""
         rows = _beside({one: shorter for one, (shorter, _) in longer.items()}, choices)
-        super().__init__(rows, TYPICAL_EXCESS, TAIL, random)
+        super().__init__(rows, UNFITTED_EXCESS if unfitted else TYPICAL_EXCESS, TAIL, random)
+        self.unfitted, self.spread = unfitted, UNFITTED_FACTOR_SPREAD if unfitted else FACTOR_SPREAD
         self.factor, self.form = np.ones(CHAINS), np.array([gain for _, gain in longer.values()])
 
+    @property
+    def precision(self) -> Array:
+        """Of the means. With a wide prior of the factor it is that whatever the factor is: chains would move too slowly."""
+        if not self.unfitted:
+            return super().precision
+        tilt = (self.weights * self.form) @ self.rows
+        precision: Array = super().precision - tilt[:, :, None] * (tilt / self._certainty[:, None])[:, None]
+        return precision
+
+    @property
+    def evidence(self) -> Array:
+        """``precision`` times the means that are expected, by the same rule, ``[CHAINS, J]``."""
+        if not self.unfitted:
+            return super().evidence
+        evidence: Array = (self.weights * self.form) @ self.rows / (self.spread**2 * self._certainty[:, None])
+        return evidence
+
+    @property
+    def _certainty(self) -> Array:
+        """The precision of the factor given the means, ``[CHAINS]``."""
+        certainty: Array = 1 / self.spread**2 + self.weights @ self.form**2
+        return certainty
+
     def _expect(self, differences: Array) -> None:
-        certainty = 1 / FACTOR_SPREAD**2 + self.weights @ self.form**2
-        mean = (1 / FACTOR_SPREAD**2 + (self.weights * differences) @ self.form) / certainty
+        certainty = self._certainty
+        mean = (1 / self.spread**2 + (self.weights * differences) @ self.form) / certainty
         self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
 
 
@@ -204,6 +233,8 @@ class Observed:
         heads: The same for ways that train a head only.
         other_rates: The same for the runs of a choice at another learning rate, with the neighbouring learning rate.
         longer: For longer trainings, by position: the position of the next shorter one, and the score it is expected to gain.
+        unfitted: Whether full fine-tuning has not fitted its examples in the shortest training, so that a longer one may gain far
+            more.
         measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
             are without the effects of the folds.
         squares_of_rows: What the rows add to the sum of squared deviations over seeds of each choice with scores, ``[seen]``;
@@ -218,6 +249,7 @@ class Observed:
     heads: Mapping[int, int] = field(default_factory=dict)
     other_rates: Mapping[int, int] = field(default_factory=dict)
     longer: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    unfitted: bool = False
     measured: Sequence[float] | None = None
     squares_of_rows: Array | None = None
 
@@ -369,7 +401,7 @@ def posterior(observed: Observed) -> Posterior:
     )
     choices = len(observed.depth)
     alike = [Differences(_beside(some, choices), typical, GAP_TAIL, random) for some, typical in pairs]
-    longer = Longer(observed.longer, len(observed.depth), random)
+    longer = Longer(observed.longer, len(observed.depth), observed.unfitted, random)
     draws = []
     for sweep in range(SWEEPS):
         prior = curve.precision + longer.precision + sum(one.precision for one in alike)

@@ -71,6 +71,25 @@ class RunResult:
         assert self.validation_best is not None
         return self.validation_best
 
+    @property
+    def unfitted(self) -> bool:
+        """Whether it has not fitted the examples that it was trained on."""
+        return is_unfitted(self.train_last, self.validation_last)
+
+
+NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
+UNFITTED = 2 / 3  # the error on training examples as a share of that on validation, from which more epochs help
+
+
+def is_unfitted(on_train: float | None, on_validation: float | None) -> bool:
+    """Whether the error on training examples (1 - score) is not much smaller than on validation; False if one is unknown.
+
+    ``docs/log.md`` has the tasks behind the limit.
+    """
+    if on_train is None or on_validation is None:
+        return False
+    return on_train < NEARLY_PERFECT and 1 - on_train >= UNFITTED * (1 - on_validation)
+
 
 PROBE: Final = "probe"  # a linear probe on frozen features
 WORDS: Final = "words"  # a TF-IDF model and word pairs, without a pretrained model

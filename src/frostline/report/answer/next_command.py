@@ -8,12 +8,11 @@ from pathlib import Path
 from frostline.statistics.answer import Cell, Choice, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import is_unfitted
 
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
-NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
-UNFITTED = 2 / 3  # the error on training examples as a share of that on validation, from which more epochs help
 LONGER = 3.3  # times as many epochs, which are then tried
 SAME_COMMAND = "the same command with "  # begins a step that is no command of its own
 MORE_ROWS = f"{SAME_COMMAND}more validation examples"
@@ -93,16 +92,6 @@ def has_not_fitted(full: Cell, longest: float | None) -> bool:
         and bool(full.tuned_layers or full.tune_embeddings)
         and is_unfitted(full.train_last.mean, full.validation_last.mean)
     )
-
-
-def is_unfitted(on_train: float | None, on_validation: float | None) -> bool:
-    """Whether the error on training examples (1 - score) is not much smaller than on validation; False if one is unknown.
-
-    ``docs/log.md`` has the tasks behind the limit.
-    """
-    if on_train is None or on_validation is None:
-        return False
-    return on_train < NEARLY_PERFECT and 1 - on_train >= UNFITTED * (1 - on_validation)
 
 
 def _seconds(cells: Sequence[Cell], wanted: int, longer: float = 0.0, *, of_search: bool = True) -> float | None:
