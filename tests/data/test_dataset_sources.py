@@ -38,6 +38,22 @@ def test_shards_form_one_table(tmp_path: Path) -> None:
     assert data.train.texts == tuple(frame(20)["text"]) and data.train.rows.tolist() == list(range(1, 21))
 
 
+def test_shards_that_are_missing_or_of_other_classes_are_refused(tmp_path: Path) -> None:
+    """Half of the rows were trained on, or numbers of the second shard got the names of the first one."""
+
+    def write(name: str, *classes: str) -> None:
+        kinds = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(classes))}
+        rows = {"text": [f"{name} {n}" for n in range(20)], "label": [0, 1] * 10}
+        datasets.Dataset.from_dict(rows, features=datasets.Features(kinds)).to_parquet(str(tmp_path / name))
+
+    write("train-00000-of-00002-0123456789abcdef.parquet", "neg", "pos")
+    assert "1 of the 2 files of the train split are there" in refused(data=tmp_path)
+    write("train-00001-of-00002-0123456789abcdef.parquet", "pos", "neg")
+    assert "the classes of its labels differ" in refused(data=tmp_path)
+    write("train-00001-of-00002-0123456789abcdef.parquet", "neg", "pos")
+    assert len(loaded(data=tmp_path, test="none").train) == 36
+
+
 def test_saved_data_sets_and_hub_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = datasets.ClassLabel(names=["neg", "pos"])
     features = datasets.Features({"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")})

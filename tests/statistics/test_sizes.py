@@ -45,7 +45,9 @@ def test_the_size_from_which_full_is_better() -> None:
 def test_full_is_not_compared_with_itself() -> None:
     """Where its runs predict a constant at one size, the largest other k is the reference there."""
     runs = synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)
-    failed = [replace(run, outcome="degenerate") if run.recipe == "full" and run.train_size == 50 else run for run in runs]
+    failed = [
+        replace(run, outcome="degenerate") if run.recipe == "full" and run.train_size == 50 else run for run in runs
+    ]
     rows = {row.recipe: row for row in over_sizes(curves(failed))}
     assert {*rows} == {"head only", "last 2"}
     assert rows["head only"].slope_p_holm == pytest.approx(2 * rows["head only"].slope_p)

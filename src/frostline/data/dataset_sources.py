@@ -19,7 +19,7 @@ SPLIT_WORDS = {
 }
 Read = Callable[..., Table]  # read_table or a variant: takes a source and, for a source that is no file, its ``name``
 SplitOf = Callable[[str], str | None]  # split_of_name or a variant
-SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}")
+SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(-[0-9a-f]{16})?")  # older ones end in a checksum
 
 
 def read_splits(data: str | Path, *, config: str | None, read: Read) -> dict[str, Table]:
@@ -83,10 +83,20 @@ def from_folder(folder: Path, read: Read, split_of: SplitOf = split_of_name) -> 
     files = _split_files(folder, split_of) or _split_files(folder / "data", split_of)  # as on the hub
     _require_train(str(folder), files, sorted(one.name for one in folder.iterdir()), "file")
     for split, paths in files.items():
-        if len({match["stem"] if (match := SHARD.fullmatch(path.stem)) else path.name for path in paths}) > 1:
+        shards = [SHARD.fullmatch(path.stem) for path in paths]
+        alike = {
+            (shard["stem"], shard["count"], path.suffix) if shard else path
+            for shard, path in zip(shards, paths, strict=True)
+        }
+        if len(alike) > 1:
             raise FrostlineError(
                 f"{paths[0].parent}: {listed(path.name for path in paths)} could all be the {split} split; leave only one of "
                 "them there, or pass it with its own flag."
+            )
+        if shards[0] and len(paths) != (count := int(shards[0]["count"])):
+            raise FrostlineError(
+                f"{paths[0].parent}: {len(paths)} of the {count} files of the {split} split are there; copy or download the "
+                f"others, or pass one file with --{split}."
             )
     return {split: concatenated([read(path) for path in paths]) for split, paths in files.items()}
 
@@ -128,6 +138,12 @@ def concatenated(tables: Sequence[Table]) -> Table:
         raise FrostlineError(
             f"{other.name}: its columns ({listed(other.columns)}) differ from the columns of {tables[0].name} "
             f"({listed(tables[0].columns)}); give shards of one table."
+        )
+    other = next((one for one in tables if one.class_names != tables[0].class_names), None)
+    if other is not None:
+        raise FrostlineError(
+            f"{other.name}: the classes of its labels differ from those of {tables[0].name}, or are in another order; give "
+            "shards of one table."
         )
     return Table(
         name=f"{tables[0].name} and {len(tables) - 1} more",
