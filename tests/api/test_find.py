@@ -359,6 +359,9 @@ def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_sett
     (search_settings["out"] / "search.json").write_text("{")  # the search writes it again
     larger = frostline.find(**search_settings).answer  # a larger budget continues the search
     assert larger.search["failed_reference"] is None and (search_settings["out"] / "damaged" / "search.json").exists()
+    again = frostline.find(**{**search_settings, "budget": 1e-6}).answer  # it stops sooner, and forgets no run
+    assert again.search["failed_reference"] is None and again.search["skipped"] == larger.search["skipped"]
+    assert refused not in page.read_text() and len(again.search["steps"]) < len(larger.search["steps"])
 
 
 def test_the_candidates_may_be_given(search_settings: dict[str, Any]) -> None:

@@ -342,10 +342,8 @@ class Search:
 
     def observe_others(self) -> None:
         """Observe what a sweep has trained in this folder: it is known, and takes nothing of the budget."""
-        done = {one: run for one, run in self.runs.items() if self.plan.store.has(run.digest)}
-        self.progress.done_before(len(done))
-        of_others = {one: run for one, run in done.items() if run.digest not in self.requested}
-        self.seen.known |= {one: self.observation(run) for one, run in of_others.items()}
+        self.progress.done_before(sum(self.plan.store.has(run.digest) for run in self.runs.values()))
+        self.learn_of_others(but=self.requested)
 
     def begin(self) -> None:
         """Say what is known, and write it into the folder. From now on the test scores are hidden until the search is over."""
@@ -356,6 +354,18 @@ class Search:
         test = {} if rows is None else {name: model.logits(rows, "test") for name, model in models.items()}
         write_alternatives(self.plan.store.out, self.alternatives.values, test)
         self._write()
+
+    def learn_of_others(self, but: Collection[str] = ()) -> bool:
+        """Observe finished runs that no batch of this search has, which take nothing of its budget; whether there are any.
+
+        An earlier search with other settings has requested them, or a sweep. The answer is about them, too.
+        """
+        known, has = self.seen.known, self.plan.store.has
+        others = {
+            one: run for one, run in self.runs.items() if one not in known and run.digest not in but and has(run.digest)
+        }
+        known |= {one: self.observation(run) for one, run in others.items()}
+        return bool(others)
 
     def interrupted(self) -> Answer | None:
         """Write the answer so far; None if no run was requested yet."""
@@ -377,17 +387,23 @@ class Search:
     def _follow_policy(self) -> Stop:
         """Train what the policy asks for until it stops."""
         batches = policy(self.seen)
-        try:
-            while True:
+        while True:
+            try:
                 batch = next(batches)
-                new = bool(self.plan.missing([self.runs[one] for one in batch.candidates]))
-                if self.steps and new:  # after the last one, the answer says what is best
-                    self.report_progress()
-                self.progress.limit(self.seen.seconds_left if self.seen.budget_is_final else None)
-                self.train(batch, show=new)
-        except StopIteration as end:
-            stop: Stop = end.value
-            return stop
+            except StopIteration as end:
+                stop: Stop = end.value
+                is_followed = self.longer is not None and self._too_short(
+                    stop
+                )  # by a search with longer trainings, too
+                if is_followed or not self.learn_of_others():
+                    return stop
+                batches = policy(self.seen)
+                continue
+            new = bool(self.plan.missing([self.runs[one] for one in batch.candidates]))
+            if self.steps and new:  # after the last one, the answer says what is best
+                self.report_progress()
+            self.progress.limit(self.seen.seconds_left if self.seen.budget_is_final else None)
+            self.train(batch, show=new)
 
     def train_grid(self) -> Stop:
         """Train every run of the grid in one batch."""

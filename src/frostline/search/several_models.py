@@ -176,7 +176,11 @@ class SearchOverModels:
                 for one in self.contenders if exhaustive else ():
                     self._show(one)
                     one.stop = one.search.train_grid()
-                while not exhaustive and (step := self._next()) is not None:
+                while not exhaustive:
+                    if (step := self._next()) is None:
+                        if not any(one.search.learn_of_others() for one in self.contenders):
+                            break
+                        continue
                     one, batch = step
                     self._show(one)
                     seen = one.search.seen
