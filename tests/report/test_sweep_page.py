@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from frostline.report import formatting
+from frostline.report.pages.sweep_page import write_page
 from frostline.report.pages.templates import with_flags
+from frostline.sweeps.results.folder import Folder
 from pages import Page, answer_of, drawn, page_of
 from synthetic_sweep import HOSTILE, REASONS, make_folder
 
@@ -148,6 +150,20 @@ def test_several_train_sizes(tmp_path: Path) -> None:
     curves = {"validation_curve", "validation_curve_100", "learning_curves"}
     curves |= {"reliability", "quality_against_cost", "quality_against_cost_100"}
     assert names == {f"{name}.{kind}" for name in curves for kind in ("svg", "png", "pdf")}
+
+
+def test_tables_and_figures_of_an_older_page_are_removed(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, sizes=(100, 1000))
+    page_of(out)
+    for path in (out / "tables" / "mine.csv", out / "figures" / "mine.svg"):
+        path.write_text("of the user")
+    answer = answer_of(out)
+    answer.sizes, answer.classes, answer.calibration = answer.sizes[:1], None, None
+    with drawn():
+        write_page(Folder(out), answer)
+    names = {path.stem for folder in ("tables", "figures") for path in (out / folder).iterdir()}
+    assert not {"choices_100", "class_scores", "validation_curve_100", "reliability"} & names
+    assert {"choices", "validation_curve", "mine"} <= names
 
 
 def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None:

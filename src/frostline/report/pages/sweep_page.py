@@ -1,9 +1,11 @@
 """The page of a sweep: one self-contained file, built from the sweep's folder. It can be read without JavaScript."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
-from frostline.data.files import replace_file
+from frostline.data.files import remove, replace_file
 from frostline.data.wording import model_name
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report.answer.recommended_classes import (
@@ -93,8 +95,22 @@ def write_page(folder: Folder, answer: Answer) -> None:
         model=model_name(answer.model),
     )
     confusion = [errors.confusion] if errors and errors.confusion else []
-    save_tables(out, [*tables.values(), *confusion, *curves.tables])
+    written = [*tables.values(), *confusion, *curves.tables]
+    save_tables(out, written)
+    _remove_older(out, {name for table in written for _, name, _ in table.files}, figures)
     replace_file(out / "report.html", text.encode(), inside=out)
+
+
+def _remove_older(out: Path, tables: Collection[str], figures: Collection[str]) -> None:
+    """Remove the files of tables and figures that only the older page shows: they are of other runs or settings."""
+    page = out / "report.html"
+    older = page.read_text(encoding="utf-8", errors="replace") if page.is_file() and not page.is_symlink() else ""
+    for name in {*re.findall(r'download="([\w-]+\.(?:csv|tex))"', older)} - {*tables}:
+        remove(out / "tables" / name, inside=out)
+    for path in (out / "figures").glob("*.svg"):
+        if path.stem not in figures and path.read_text(encoding="utf-8", errors="replace").strip() in older:
+            for kind in ("svg", "png", "pdf"):
+                remove(path.with_suffix(f".{kind}"), inside=out)
 
 
 def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
