@@ -1,5 +1,6 @@
 """The printed plans of a sweep and of a search: the device, what fits into its memory, the forecast, and the budget."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from frostline.api import find
 from frostline.cli.find_and_sweep import print_search_plan
 from frostline.model.device import DeviceMemory
 from frostline.report.plan_text import forecast_lines, plan_lines, refit_seconds
+from frostline.report.rebuild import write_report
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.decision import Lengths
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
-from tiny import SMALL, plan_of
+from pages import drawn
+from tiny import QUICK, SMALL, contents, plan_of
 
 T4 = DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0)
 NAMES = ("head only", "last 1", "full")
@@ -63,6 +66,15 @@ def test_a_plan_prints_its_forecast(settings: dict[str, Any]) -> None:
     printed = "\n".join([*plan_lines(made), *forecast_lines(made.forecast)])
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in printed and words in repr(made)
+
+
+def test_a_folder_takes_no_more_space_than_its_plan_says(
+    finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    plan = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=tmp_path / "o", **QUICK)
+    with drawn():
+        write_report(out := Path(shutil.copytree(finished_sweep, tmp_path / "o")))
+    assert sum(map(len, contents(out).values())) <= plan.disk_bytes
 
 
 def test_a_plan_promises_no_refit_of_a_way_that_stops_early(settings: dict[str, Any]) -> None:

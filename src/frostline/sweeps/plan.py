@@ -34,6 +34,8 @@ from frostline.training.forward import subset_rows, train_rows
 from frostline.training.probes import features_after
 from frostline.training.run import Run, trainings_of
 
+OTHER_FILES = 2_000_000  # bytes of the report with figures and tables, of the tokenizer and of the card
+
 
 @dataclass(frozen=True)
 class PlannedStates:
@@ -205,11 +207,11 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
+        """The most space that the output folder takes: results, report, model, and the trained parameters of the best runs."""
         splits, values = self.experiment.splits, prod(self.experiment.problem.predictions_per_row)
         rows = 2 * len(splits["validation"]) + len(splits.get("test", ()))
-        result = 4 * rows * values * max(1, len(self.identity.labels)) + 12_000
-        return len(self.runs) * result + 4 * (self.parameters + sum(self.trained.values()))
+        result = 4 * rows * values * max(1, len(self.identity.labels)) + 16_000
+        return len(self.runs) * result + OTHER_FILES + 4 * (self.parameters + sum(self.trained.values()))
 
 
 def states_wanted(spec: Settings, runs: Sequence[Run], experiment: Experiment, *, probes: bool) -> StateSelection:
