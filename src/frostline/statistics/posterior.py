@@ -52,7 +52,7 @@ TYPICAL_EXCESS = (
     0.01  # the prior's scale of the differences between what a longer training gains and what is expected, in score
 )
 # both if full fine-tuning has not fitted its examples in the shortest training: a longer one may gain far more, and not alike
-UNFITTED_FACTOR_SPREAD, UNFITTED_EXCESS = 20.0, 0.03
+UNFITTED_FACTOR_SPREAD, UNFITTED_EXCESS = 20.0, 0.1
 
 
 class Differences:
