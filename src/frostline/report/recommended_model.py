@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import CARD, FILES, files_in, read_record, remove, require_recorded
+from frostline.data.files import CARD, FILES, checksum, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized, first_line, in_markdown, model_name
 from frostline.model.classifier import write_classifier
@@ -328,8 +328,8 @@ def _saved_as(
     except (OSError, ValueError):
         return None
     saved = Saved(facts.get("logit_gap"), facts.get("trained_again") is True, refit)
-    wanted = {**_facts(identity, answer, spec, saved), "versions": facts.get("versions"), FILES: facts[FILES]}
-    return saved if facts == json.loads(json.dumps(wanted)) else None
+    as_before = {name: facts[name] for name in ("versions", "card", FILES) if name in facts}
+    return saved if facts == json.loads(json.dumps({**_facts(identity, answer, spec, saved), **as_before})) else None
 
 
 def _is_saved(plan: Plan, answer: Answer, spec: Run, refit: Mapping[str, Any] | None, *, adapter: bool) -> bool:
@@ -339,12 +339,12 @@ def _is_saved(plan: Plan, answer: Answer, spec: Run, refit: Mapping[str, Any] | 
     if saved is None or (adapter and not (target / ADAPTER).is_dir()):
         return False
     try:
-        config, card = json.loads((target / "config.json").read_bytes()), (target / CARD).read_text(encoding="utf-8")
+        config, facts = json.loads((target / "config.json").read_bytes()), read_record(target / RECORD)
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
     wanted = model_card(plan.experiment.for_run(spec).pretrained, plan.identity, answer, spec, saved)
-    return keys == output_keys(answer) and card == str(wanted)
+    return keys == output_keys(answer) and facts.get("card") == checksum(str(wanted).encode())
 
 
 def output_keys(answer: Answer) -> dict[str, Any]:
@@ -386,7 +386,10 @@ def save_model(
     Raises:
         FrostlineError: The folder cannot be written.
     """
-    with model_written(target, "model", _facts(identity, answer, spec, saved)) as aside:
+    card = str(model_card(pretrained, identity, answer, spec, saved))
+    # the user may edit the card, so the record has what was written
+    facts = {**_facts(identity, answer, spec, saved), "card": checksum(card.encode())}
+    with model_written(target, "model", facts) as aside:
         with _as_published(pretrained, identity.max_length):
             write_classifier(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
@@ -396,8 +399,7 @@ def save_model(
             config = {**json.loads((aside / "config.json").read_bytes()), **keys}
             text = json.dumps(config, indent=2, sort_keys=True) + "\n"
             (aside / "config.json").write_text(text, encoding="utf-8")
-        card = model_card(pretrained, identity, answer, spec, saved)
-        (aside / CARD).write_text(str(card), encoding="utf-8")
+        (aside / CARD).write_text(card, encoding="utf-8")
     return target
 
 
