@@ -120,13 +120,13 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
     named = {
         **{rule: search.named for rule, search in searches.items()},
         **{
-            f"always {one}": str(one)
-            for one in (
-                FULL.for_epochs(short),
-                half.for_epochs(short),
-                FULL.for_epochs(long),
-                half.for_epochs(long),
-                Recipe(2).for_epochs(long),
+            f"always {name} for {epochs:g} epochs": str(one.for_epochs(epochs))
+            for name, one, epochs in (
+                ("full", FULL, short),
+                ("half of the layers", half, short),
+                ("full", FULL, long),
+                ("half of the layers", half, long),
+                ("last 2", Recipe(2), long),
             )
         },
         "best probe": "probe",
