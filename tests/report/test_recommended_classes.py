@@ -227,7 +227,7 @@ def test_sentences_on_thresholds() -> None:
         "labels: one without examples": judged("f1_macro", (0.2, 0.5), 0.4, 0.5, not_chosen=["story"]),
     }
     texts = {name: " ".join(threshold_sentences(one)) for name, one in cases.items()}
-    for given, shown in ((0.00042, "0.00042"), (0.9997, "0.9997"), (0.9, "0.900"), (1e-7, "0.0000001")):
+    for given, shown in ((0.00042, "0.00042"), (0.9997, "0.9997"), (0.9, "0.900"), (1e-7, "0.0000001"), (1.0, "1.000")):
         rare = replace(cases["labels: one without examples"], by_label={"film": given, "story": given})
         assert (
             f"at least {shown}." in threshold_sentences(rare)[0]

@@ -168,9 +168,7 @@ def _without_probes(
         earlier = read_search(plan.store.out)
         no_probes = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
         without = unnamed_ways(plan, search_settings({**DEFAULTS, **one}, only)[0].tune)
-        search = Search.of(plan, shown, seconds, no_probes, without=without, processes=processes)
-        search.longer = longer
-        yield search
+        yield Search.of(plan, shown, seconds, no_probes, without=without, processes=processes, longer=longer)
 
 
 def _planned(
@@ -215,7 +213,7 @@ def _planned(
         )
     if only == TRANSFORMERS:
         _require_opened(plan)
-    older = read_sweep(plan.store)
+    older = read_sweep(plan.store)  # of a search that has gone on with longer trainings, or of a sweep with them
     if settings["num_train_epochs"] != AUTO or (older is not None and LONG in older.spec.values_of("num_train_epochs")):
         return plan, None
     one_length = spec.model_copy(update={"num_train_epochs": SHORT})

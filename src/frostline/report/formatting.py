@@ -17,8 +17,9 @@ def score(value: float | None) -> str:
 
 
 def threshold(probability: float) -> str:
-    """A threshold between 0 and 1. It has at least three decimals, and as many as it takes not to look like 0 or 1."""
-    digits = max(3, 1 - math.floor(math.log10(min(probability, 1 - probability))))
+    """A threshold from 0 to 1. It has at least three decimals, and as many as it takes not to look like 0 or 1 unless it is."""
+    distance = min(probability, 1 - probability)
+    digits = max(3, 1 - math.floor(math.log10(distance))) if distance > 0 else 3
     return f"{probability:.{digits}f}".rstrip("0").ljust(5, "0")
 
 

@@ -209,9 +209,8 @@ class Search:
                 f"also tries {', '.join(others)}."
             )
         without = () if better else others
-        search = cls.of(plan, progress, budget, fitted, without=without, processes=processes, driver=driver)
-        search.longer = longer
-        return search
+        more: dict[str, Any] = {"processes": processes, "driver": driver, "longer": longer}
+        return cls.of(plan, progress, budget, fitted, without=without, **more)
 
     @classmethod
     def of(
@@ -224,6 +223,7 @@ class Search:
         without: Collection[Recipe] = (),
         processes: int | None = None,
         driver: Driver | None = None,
+        longer: Plan | None = None,
     ) -> Self:
         """Set up the observations, ``without`` some recipes. Nothing is written."""
         runs = runs_of(plan, without)
@@ -278,7 +278,7 @@ class Search:
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(plan, progress, alternatives, runs, seen, requested, together, processes, driver)
+        return cls(plan, progress, alternatives, runs, seen, requested, together, processes, driver, longer)
 
     def request_first_step(self, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
@@ -306,13 +306,15 @@ class Search:
                 saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
                 self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
-        if not exhaustive and self.longer is not None and (why := self._too_short(stop)):
-            return self._for_longer(self.longer, why)._run(exhaustive=False)
+        if not exhaustive and (why := self._too_short(stop)):
+            return self._for_longer(why)._run(exhaustive=False)
         return self.end(stop)
 
     def _too_short(self, stop: Stop) -> str:
-        """Why longer trainings should be tried, after the search has stopped; empty if they should not, or there is no time."""
+        """Why the search should go on with longer trainings, after it has stopped; empty if it should not, or has no time."""
         seen, reference = self.seen, self.seen.space.reference
+        if self.longer is None:
+            return ""
         if seen.budget_given is not None and stop.enough is not None:
             return ""
         if stop.nothing_learned:
@@ -323,8 +325,10 @@ class Search:
             else ""
         )
 
-    def _for_longer(self, plan: Plan, why: str) -> "Search":
-        """The search with longer trainings, too. It knows what this one has trained when it comes to that."""
+    def _for_longer(self, why: str) -> "Search":
+        """The search with longer trainings, too. It observes what this one has trained when its policy asks for that."""
+        assert self.longer is not None
+        plan = self.longer
         self.progress.note(f"{why} The search goes on with {max(plan.spec.num_train_epochs):g} epochs, too.")
         without = {run.recipe for run in plan.requested} - {run.recipe for run in self.runs.values()}
         search = Search.of(
@@ -392,10 +396,7 @@ class Search:
                 batch = next(batches)
             except StopIteration as end:
                 stop: Stop = end.value
-                is_followed = self.longer is not None and self._too_short(
-                    stop
-                )  # by a search with longer trainings, too
-                if is_followed or not self.learn_of_others():
+                if self._too_short(stop) or not self.learn_of_others():
                     return stop
                 batches = policy(self.seen)
                 continue

@@ -159,7 +159,7 @@ class Longer(Differences):
 
     @property
     def precision(self) -> Array:
-        """Of the means. With a wide prior of the factor it is that whatever the factor is: chains would move too slowly."""
+        """Of the means. If ``unfitted``, the factor is integrated out: with its wide prior, chains would move too slowly."""
         if not self.unfitted:
             return super().precision
         tilt = (self.weights * self.form) @ self.rows
@@ -168,7 +168,7 @@ class Longer(Differences):
 
     @property
     def evidence(self) -> Array:
-        """``precision`` times the means that are expected, by the same rule, ``[CHAINS, J]``."""
+        """``precision`` times the means that are expected, ``[CHAINS, J]``; the factor is integrated out as there."""
         if not self.unfitted:
             return super().evidence
         evidence: Array = (self.weights * self.form) @ self.rows / (self.spread**2 * self._certainty[:, None])

@@ -180,9 +180,8 @@ def over_sizes(curves: Sequence[SizeAnswer]) -> list[KOverSizes]:
     With equal spreads, p is below 0.05 in at most 5 % of the cases, on normal and on heavy-tailed scores.
     """
     rising, generator = sorted(curves, key=_size), np.random.default_rng(0)
-    full = {
-        curve.reference for curve in rising if curve.reference_is_full
-    }  # at another size, all its runs may have failed
+    # full is no k to compare, also at a size where all its runs have failed
+    full = {curve.reference for curve in rising if curve.reference_is_full}
     names = dict.fromkeys(
         cell.recipe for curve in rising for cell in curve.cells if cell.recipe not in {curve.reference, *full}
     )

@@ -158,9 +158,8 @@ def _chosen(
     def chosen_on(rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.bool_]]:
         """The threshold or thresholds that these examples suggest, and what they predict for all examples."""
         temperature = fit_temperature(logits[rows], targets[rows]) if calibrate else 1.0
-        found = (
-            probabilities(logits.astype(np.float64) / temperature).astype(np.float32).astype(np.float64)
-        )  # as predicted
+        exact = probabilities(logits.astype(np.float64) / temperature)
+        found = exact.astype(np.float32).astype(np.float64)  # as predictions are rounded
         threshold = choose(found[rows], targets[rows])
         return threshold, found >= threshold
 
