@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from frostline.statistics.posterior import UNKNOWN_SPREAD, Observed, SeedNoise, posterior, prior_spread
+from frostline.statistics.posterior import (
+    TAIL,
+    TYPICAL_SLOPE,
+    TYPICAL_STEP,
+    UNKNOWN_SPREAD,
+    Observed,
+    SeedNoise,
+    _rises,
+    _warped,
+    posterior,
+    prior_spread,
+)
 
 DEPTH = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -98,6 +109,33 @@ def test_stated_probabilities_come_true() -> None:
         assert np.mean([happened[n] for n in some]) == pytest.approx(np.mean([stated[n] for n in some]), abs=0.12)
 
 
+def by_importance(known: Observed, draws: int = 100_000) -> NDArray[np.float64]:
+    """How far full fine-tuning is above each smaller k, ``[draws, J - 1]``: draws of the prior, taken by their likelihood."""
+    random, (_, *depth) = np.random.default_rng(0), np.asarray(known.depth, float)
+    slope = TYPICAL_SLOPE * random.standard_t(TAIL, (draws, 1))
+    forms, lengths = np.diff(_rises((0, *depth))), np.diff(_warped((0, *depth)))
+    scale = TYPICAL_STEP**2 / random.chisquare(2, (draws, 1))
+    steps = forms[random.integers(0, 2, draws)] * slope
+    steps += np.sqrt(scale * lengths) * random.standard_t(TAIL, steps.shape)
+    taken, noise = [], SeedNoise.of(known)
+    for spread in noise.draw(random)[0][::10]:
+        errors = known.rows + noise.correlation * np.outer(spread, spread)
+        left = np.diff(known.means) - steps
+        weights = np.exp(-(left @ np.linalg.inv(np.diff(np.diff(errors, axis=0))) * left).sum(1) / 2)
+        taken.append(random.choice(draws, 500, p=weights / weights.sum()))
+    return np.asarray(steps[:, ::-1].cumsum(1)[:, ::-1][np.concatenate(taken)])
+
+
+@pytest.mark.parametrize("scores", [(0.55, 0.62, 0.70, 0.80, 0.85), (0.50, 0.55, 0.80, 0.82, 0.75)])
+def test_the_chains_converge_where_scores_are_uncertain_and_steps_are_large(scores: tuple[float, ...]) -> None:
+    """About 60 validation rows and one seed. The chains once stated 43 % where 10 % is right."""
+    known = observed(*((score,) for score in scores), rows=0.05)
+    draws, expected = draw_means(known), by_importance(known)
+    below = draws[:, -1:] - draws[:, :-1]
+    assert (below < 0.01).mean(0) == pytest.approx((expected < 0.01).mean(0), abs=0.06)
+    assert below.mean(0) == pytest.approx(expected.mean(0), abs=0.012)
+
+
 DEPTHS = np.arange(8) / 6  # of k = 0 to 6, and of full fine-tuning
 K = 0.8  # the score of full fine-tuning
 
@@ -141,7 +179,7 @@ def test_a_curve_that_rose_early_is_expected_to_stay_near_its_end(rise: float) -
     """The line from k = 2 to full fine-tuning has 78, 86, 91 and 96 % of the rise at k = 3 and so on."""
     curve = 0.7 + rise * np.array([0.0, 0.45, 0.78, 0, 0, 0, 0, 1.0])
     third, fourth, *_ = expected_share(curve, [3, 4, 5, 6])
-    assert third > 0.87 and 0.93 < fourth < 1.02
+    assert third > 0.87 and 0.91 < fourth < 1.02
 
 
 @pytest.mark.parametrize("rise", [0.04, 0.2])

@@ -11,7 +11,8 @@ how much better it is than all others. Both come from draws of the joint posteri
   without what the spread over seeds contains already.
 - **The curve.** Neighbouring values of k score alike. A curve rises early, or is straight: each chain has one of these two forms,
   times a slope. The differences between neighbours are Student's t with 3 degrees of freedom around what the form
-  expects, so most are close to it, and some are not. Differences vary more near k = 0. The slope is Cauchy. The level is flat.
+  expects, so most are close to it, and some are not. Differences vary more near k = 0. The slope is Student's t as well: with
+  Cauchy's, the mean of a k without scores need not exist. The level is flat.
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
 - **Training length.** The curve is that of the shortest training. A longer one is expected to gain on it, the more the fewer
@@ -22,6 +23,7 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **Beside the curve.** A linear probe or a TF-IDF model is expected to score as the smallest k, with wide Cauchy differences.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
+Slopes and factors are integrated out of the draws of the means (a partially collapsed sampler: van Dyk and Park 2008).
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
 statement with a probability of, for example, 70 to 80 % is true.
 """
@@ -58,9 +60,12 @@ UNFITTED_FACTOR_SPREAD, UNFITTED_EXCESS = 20.0, 0.1
 class Differences:
     """The prior of n differences between means in each chain: Student's t around what is expected of them, with a common scale.
 
-    Expected are a ``factor`` of the chain, ``[CHAINS]``, times a ``form``, ``[n]`` or ``[CHAINS, n]``; here both are zero. Given
-    these and the scales, the differences ``[CHAINS, n]`` are normal.
+    Expected are a factor times a ``form``, ``[n]`` or ``[CHAINS, n]``, here zero. The factor is normal around ``center`` with a
+    ``variance``, ``[CHAINS]``. Given form and scales, the differences ``[CHAINS, n]`` are normal. The factor is
+    integrated out: chains that hold one while they draw the means move too slowly where scores are uncertain.
     """
+
+    center = 0.0
 
     def __init__(self, rows: Array, typical: float, tail: float, random: np.random.Generator) -> None:
         """``rows``: how the differences follow from the J means, ``[n, J]``; ``typical``: their scale before they are seen."""
@@ -70,41 +75,51 @@ class Differences:
             np.ones((CHAINS, len(rows))),
             np.ones(len(rows)),
         )
-        self.factor, self.form = np.zeros(CHAINS), np.zeros(len(rows))
+        self.products = (rows[:, :, None] * rows[:, None]).reshape(len(rows), rows.shape[1] ** 2)
+        self.form, self.variance = np.zeros(len(rows)), np.ones(CHAINS)
 
     @property
     def weights(self) -> Array:
-        """The precision of each difference, ``[CHAINS, n]``."""
+        """The precision of each difference given the factor, ``[CHAINS, n]``."""
         weights: Array = 1 / (self.scale[:, None] * self.lengths * self.local)
         return weights
 
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        precision: Array = self.rows.T @ (self.weights[:, :, None] * self.rows)
-        return precision
+        tilt = (self.weights * self.form) @ self.rows
+        precision = (self.weights @ self.products).reshape(*tilt.shape, -1)  # as if the factor was known
+        return precision - tilt[:, :, None] * (tilt / self._certainty[:, None])[:, None]
 
     @property
     def evidence(self) -> Array:
         """``precision`` times the means that are expected, ``[CHAINS, J]``."""
-        evidence: Array = (self.weights * self.factor[:, None] * self.form) @ self.rows
+        share = self.center / (self.variance * self._certainty)
+        evidence: Array = share[:, None] * ((self.weights * self.form) @ self.rows)
         return evidence
+
+    @property
+    def _certainty(self) -> Array:
+        """The precision of the factor given the means, ``[CHAINS]``."""
+        certainty: Array = 1 / self.variance + (self.weights * self.form**2).sum(1)
+        return certainty
 
     def update(self, means: Array) -> None:
         """Draw what is expected and then the scales, given the means ``[CHAINS, J]``."""
-        if not len(self.rows):
-            return
         differences = means @ self.rows.T
-        self._expect(differences)
-        squares = (differences - self.factor[:, None] * self.form) ** 2 / self.lengths
+        squares = (differences - self._factor(differences)[:, None] * self.form) ** 2 / self.lengths
         self.local = (self.tail + squares / self.scale[:, None]) / (
             2 * self.random.gamma((self.tail + 1) / 2, 1, squares.shape)
         )
         total = self.typical**2 + (squares / self.local).sum(1)
         self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
 
-    def _expect(self, differences: Array) -> None:
-        """Draw factor and form given the differences."""
+    def _factor(self, differences: Array) -> Array:
+        """The factor, drawn given the differences, ``[CHAINS]``."""
+        certainty = self._certainty
+        mean = (self.center / self.variance + (self.weights * self.form * differences).sum(1)) / certainty
+        factor: Array = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
+        return factor
 
 
 class Curve(Differences):
@@ -116,18 +131,17 @@ class Curve(Differences):
         super().__init__(np.pad(steps, ((0, 0), (0, others))), TYPICAL_STEP, TAIL, random)
         self.lengths, self.forms = np.diff(_warped(depth)), np.diff(_rises(depth))  # [n], [forms, n]
         self.form = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]
-        self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
+        self.variance = np.full(CHAINS, TYPICAL_SLOPE**2)  # drawn anew given each slope, which makes it Student's t
 
-    def _expect(self, differences: Array) -> None:
+    def _factor(self, differences: Array) -> Array:
         """The form is drawn by its likelihood with any slope, and then the slope of this form."""
-        certainty = 1 / self.steepness[:, None] + self.weights @ (self.forms**2).T  # [CHAINS, forms]
-        mean = (self.weights * differences) @ self.forms.T / certainty
-        likelihood = (certainty * mean**2 - np.log(certainty)) / 2 + np.log(CHANCES)
-        form = (likelihood + self.random.gumbel(size=likelihood.shape)).argmax(1)  # drawn with these log odds
-        chains = np.arange(CHAINS)
-        self.form = self.forms[form]
-        self.factor = (mean + self.random.standard_normal(mean.shape) / np.sqrt(certainty))[chains, form]
-        self.steepness = (TYPICAL_SLOPE**2 + self.factor**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
+        certainty = 1 / self.variance[:, None] + self.weights @ (self.forms**2).T  # [CHAINS, forms]
+        fit = (self.weights * differences) @ self.forms.T
+        likelihood = (fit**2 / certainty - np.log(certainty)) / 2 + np.log(CHANCES)
+        self.form = self.forms[(likelihood + self.random.gumbel(size=likelihood.shape)).argmax(1)]  # of these log odds
+        slope = super()._factor(differences)
+        self.variance = (TAIL * TYPICAL_SLOPE**2 + slope**2) / (2 * self.random.gamma((TAIL + 1) / 2, 1, CHAINS))
+        return slope
 
 
 def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> float:
@@ -154,36 +168,9 @@ class Longer(Differences):
         """``longer``: the position of the next shorter one and the expected gain of each, by its own position; ``choices``: J."""
         rows = _beside({one: shorter for one, (shorter, _) in longer.items()}, choices)
         super().__init__(rows, UNFITTED_EXCESS if unfitted else TYPICAL_EXCESS, TAIL, random)
-        self.unfitted, self.spread = unfitted, UNFITTED_FACTOR_SPREAD if unfitted else FACTOR_SPREAD
-        self.factor, self.form = np.ones(CHAINS), np.array([gain for _, gain in longer.values()])
-
-    @property
-    def precision(self) -> Array:
-        """Of the means. If ``unfitted``, the factor is integrated out: with its wide prior, chains would move too slowly."""
-        if not self.unfitted:
-            return super().precision
-        tilt = (self.weights * self.form) @ self.rows
-        precision: Array = super().precision - tilt[:, :, None] * (tilt / self._certainty[:, None])[:, None]
-        return precision
-
-    @property
-    def evidence(self) -> Array:
-        """``precision`` times the means that are expected, ``[CHAINS, J]``; the factor is integrated out as there."""
-        if not self.unfitted:
-            return super().evidence
-        evidence: Array = (self.weights * self.form) @ self.rows / (self.spread**2 * self._certainty[:, None])
-        return evidence
-
-    @property
-    def _certainty(self) -> Array:
-        """The precision of the factor given the means, ``[CHAINS]``."""
-        certainty: Array = 1 / self.spread**2 + self.weights @ self.form**2
-        return certainty
-
-    def _expect(self, differences: Array) -> None:
-        certainty = self._certainty
-        mean = (1 / self.spread**2 + (self.weights * differences) @ self.form) / certainty
-        self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
+        self.center, spread = 1.0, UNFITTED_FACTOR_SPREAD if unfitted else FACTOR_SPREAD
+        self.variance = np.full(CHAINS, spread**2)
+        self.form = np.array([gain for _, gain in longer.values()])
 
 
 def _beside(others: Mapping[int, int], choices: int) -> Array:
@@ -211,7 +198,7 @@ def _rises(depth: Sequence[float]) -> Array:
     return np.array([scipy.special.erf(place / EARLY) / scipy.special.erf(1 / EARLY), place])
 
 
-SWEEPS, BURN_IN = 30, 10
+SWEEPS, BURN_IN = 60, 20
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
 NO_SPREAD = 1e-4  # of what has no seed; 0 would leave a covariance without an inverse
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
@@ -402,14 +389,13 @@ def posterior(observed: Observed) -> Posterior:
     choices = len(observed.depth)
     alike = [Differences(_beside(some, choices), typical, GAP_TAIL, random) for some, typical in pairs]
     longer = Longer(observed.longer, len(observed.depth), observed.unfitted, random)
-    draws = []
+    draws, parts = [], [one for one in (curve, *alike, longer) if len(one.rows)]
     for sweep in range(SWEEPS):
-        prior = curve.precision + longer.precision + sum(one.precision for one in alike)
-        value = _normal(precision + prior, evidence + curve.evidence + longer.evidence, random)
-        curve.update(value)
-        for one in alike:
+        value = _normal(
+            precision + sum(one.precision for one in parts), evidence + sum(one.evidence for one in parts), random
+        )
+        for one in parts:
             one.update(value)
-        longer.update(value)
         if sweep >= BURN_IN:
             draws.append(value)
     beside, untrained, _ = alike
@@ -434,11 +420,8 @@ def _from_scores(observed: Observed, by_seeds: Array) -> tuple[Array, Array]:
 
 def _normal(precision: Array, evidence: Array, random: np.random.Generator) -> Array:
     """One draw for each chain from the normal distribution with this precision and ``precision @ mean == evidence``."""
-    lower = np.linalg.cholesky(precision)
-    noise = random.standard_normal((*evidence.shape, 1))
-    mean = np.linalg.solve(precision, evidence[..., None])
-    drawn: Array = (mean + np.linalg.solve(np.swapaxes(lower, 1, 2), noise))[..., 0]
-    return drawn
+    noise = np.linalg.cholesky(precision) @ random.standard_normal((*evidence.shape, 1))
+    return np.asarray(np.linalg.solve(precision, evidence[..., None] + noise)[..., 0])
 
 
 def _deviations(scores: Mapping[str, float]) -> dict[str, float]:
