@@ -20,7 +20,7 @@ from frostline.statistics.run_result import Alternative
 from frostline.sweeps.inputs import models_to_search
 from frostline.sweeps.progress import Progress
 from synthetic_search import RISING, Rows, exact, nothing_seen
-from tiny import tiny_bert_folder
+from tiny import Notes, tiny_bert_folder
 
 Scores = Callable[[Candidate], float | None]
 
@@ -153,6 +153,25 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     assert since in " ".join(run("report", out).out.split())
     whole = frostline.find(**settings)
     assert not whole.sentence.startswith("Runs of") and sum(one.runs for one in whole.answer.models) == runs + 1
+
+
+def test_models_are_trained_for_longer_where_the_best_one_has_not_fitted_its_examples(
+    search_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    other, notes = tiny_bert_folder(tmp_path / "other", layers=2, seed=1), Notes()
+    slow = {"num_train_epochs": "auto", "train_size": 60, "per_device_train_batch_size": 2, "seeds": 1}
+    models = [search_settings["model"], other]
+    given = {**search_settings, **slow, "model": models, "learning_rate": 1e-6, "progress": notes}
+    answer = frostline.find(**given).answer
+    assert sum(text.endswith("The search goes on with 10 epochs, too.") for text in notes.notes) == 1
+    best = answer.model(answer.recommended)
+    assert best is not None
+    runs = frostline.open(search_settings["out"] / best.folder).table()
+    assert {*runs["num_train_epochs"]} == {3.0, 10.0}
+    assert best.seconds > runs["train_seconds"].sum()  # with those for three epochs
+    notes.notes.clear()
+    again = frostline.find(**given).answer
+    assert again == answer and not any(text.startswith("The search goes on") for text in notes.notes)
 
 
 def test_points_below_do_not_count_errors_on_the_same_rows() -> None:

@@ -228,19 +228,19 @@ def _planned(
 
 def _plans(
     models: Sequence[OneModel], plain: Mapping[str, Any], planned: Callable[..., tuple[Plan, Plan | None]]
-) -> dict[str, Plan]:
-    """The plans of several models by their names, each with a folder of its own. The data are read once.
+) -> dict[str, tuple[Plan, Plan | None]]:
+    """What is planned for each of several models, by its name, with a folder of its own. The data are read once.
 
     Raises:
         FrostlineError: Two of them are the same.
     """
-    out, plans, data = Path(plain["out"]).expanduser(), dict[str, Plan](), None
+    out, plans, data = Path(plain["out"]).expanduser(), dict[str, tuple[Plan, Plan | None]](), None
     for model in models:
-        plan, _ = planned({**plain, **model.settings}, data=data)
-        if same := next((one for one in plans.values() if one.identity.weights == plan.identity.weights), None):
+        plan, longer = planned({**plain, **model.settings}, data=data)
+        if same := next((one for one, _ in plans.values() if one.identity.weights == plan.identity.weights), None):
             raise FrostlineError(f"{same.store.out.name} and {model.out.name} are the same model: give each once.")
         make_folder(model.out, inside=out)
-        plans[model.out.name], data = plan, plan.data
+        plans[model.out.name], data = (plan, longer), plan.data
     return plans
 
 

@@ -306,30 +306,26 @@ class Search:
                 saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
                 self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
-        if not exhaustive and (why := self._too_short(stop)):
-            return self._for_longer(why)._run(exhaustive=False)
+        if not exhaustive and (why := self.too_short(stop)):
+            self.progress.note(why)
+            return self.for_longer()._run(exhaustive=False)
         return self.end(stop)
 
-    def _too_short(self, stop: Stop) -> str:
-        """Why the search should go on with longer trainings, after it has stopped; empty if it should not, or has no time."""
+    def too_short(self, stop: Stop) -> str:
+        """Why the search goes on with longer trainings, after it has stopped; empty if it does not, or has no time."""
         seen, reference = self.seen, self.seen.space.reference
-        if self.longer is None:
+        if self.longer is None or (seen.budget_given is not None and stop.enough is not None):
             return ""
-        if seen.budget_given is not None and stop.enough is not None:
+        if not stop.nothing_learned and not seen.is_unfitted(reference):
             return ""
-        if stop.nothing_learned:
-            return stop.why
-        return (
-            f"{in_words(reference, capital=True)} has not fitted its examples yet."
-            if seen.is_unfitted(reference)
-            else ""
-        )
+        unfitted = f"{in_words(reference, capital=True)} has not fitted its examples yet."
+        why = stop.why if stop.nothing_learned else unfitted
+        return f"{why} The search goes on with {max(self.longer.spec.num_train_epochs):g} epochs, too."
 
-    def _for_longer(self, why: str) -> "Search":
+    def for_longer(self) -> "Search":
         """The search with longer trainings, too. It observes what this one has trained when its policy asks for that."""
         assert self.longer is not None
         plan = self.longer
-        self.progress.note(f"{why} The search goes on with {max(plan.spec.num_train_epochs):g} epochs, too.")
         without = {run.recipe for run in plan.requested} - {run.recipe for run in self.runs.values()}
         search = Search.of(
             plan,
@@ -396,15 +392,19 @@ class Search:
                 batch = next(batches)
             except StopIteration as end:
                 stop: Stop = end.value
-                if self._too_short(stop) or not self.learn_of_others():
+                if self.too_short(stop) or not self.learn_of_others():
                     return stop
                 batches = policy(self.seen)
                 continue
-            new = bool(self.plan.missing([self.runs[one] for one in batch.candidates]))
+            new = self.is_new(batch)
             if self.steps and new:  # after the last one, the answer says what is best
                 self.report_progress()
             self.progress.limit(self.seen.seconds_left if self.seen.budget_is_final else None)
             self.train(batch, show=new)
+
+    def is_new(self, batch: Batch) -> bool:
+        """Whether any of its runs is still to be trained."""
+        return bool(self.plan.missing([self.runs[one] for one in batch.candidates]))
 
     def train_grid(self) -> Stop:
         """Train every run of the grid in one batch."""

@@ -178,9 +178,9 @@ class SearchOverModels:
                     one.stop = one.search.train_grid()
                 while not exhaustive:
                     if (step := self._next()) is None:
-                        if not any(one.search.learn_of_others() for one in self.contenders):
-                            break
-                        continue
+                        if self._goes_on_for_longer() or any(one.search.learn_of_others() for one in self.contenders):
+                            continue
+                        break
                     one, batch = step
                     self._show(one)
                     seen = one.search.seen
@@ -273,6 +273,25 @@ class SearchOverModels:
         best = max(nets, key=for_its_time, default=None)
         return None if best is None else (best, offers[best])
 
+    def _goes_on_for_longer(self) -> bool:
+        """Let all models train for longer, too, if these trainings are too short for the best one, or for all; whether they do.
+
+        What was trained is observed at once, as far as the policy asks for it.
+        """
+        leader = self._leader()
+        candidates = [leader] if leader else self._by_promise()
+        ended = [one.search.too_short(one.stop) for one in candidates if one.stop and one.search.has_runs]
+        if not (why := next(filter(None, ended), "")):
+            return False
+        self.progress.note(why)
+        for one in self.contenders:
+            one.search = one.search.for_longer()
+        self._share()
+        for one in self.contenders:
+            while isinstance(batch := _offer(one.search), Batch) and not one.search.is_new(batch):
+                one.search.train(batch, show=False)
+        return True
+
     def _leader(self) -> Contender | None:
         """The model with the highest value; None if none has a value."""
         valued = {one: value for one in self.contenders if (value := one.value) is not None}
@@ -304,7 +323,7 @@ class SearchOverModels:
 
 
 def search_models(
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, tuple[Plan, Plan | None]],
     out: Path,
     progress: Progress,
     budget: float | None,
@@ -319,7 +338,8 @@ def search_models(
     Costs are in units of full fine-tuning of the first model, and of predictions with it.
 
     Args:
-        plans: Of each model, by its name, with the same data.
+        plans: Of each model, by its name, with the same data; and with longer trainings, as for
+            :meth:`frostline.search.search.Search.start`.
         out: The folder of all.
         progress: Where progress is reported.
         budget: As for :meth:`frostline.search.search.Search.start`, for all models together.
@@ -329,22 +349,30 @@ def search_models(
         exhaustive: Train the whole grid of every model.
     """
     full = {
-        name: max(plan.cost_model.operations(run) for run in plan.runs if run.recipe.is_k)
-        for name, plan in plans.items()
+        name: max(
+            plan.cost_model.operations(run)
+            for run in plan.runs
+            if run.recipe.is_k and run.num_train_epochs == min(plan.spec.num_train_epochs)
+        )
+        for name, (plan, _) in plans.items()
     }
     inference = {
         name: plan.cost_model.predicting(plan.experiment.splits["validation"], plan.spec.per_device_eval_batch_size)
-        for name, plan in plans.items()
+        for name, (plan, _) in plans.items()
     }
+    if not all(longer for _, longer in plans.values()):  # an earlier search has trained some of them for longer
+        plans = {name: (longer or plan, None) for name, (plan, longer) in plans.items()}
     first, contenders = next(iter(plans)), []
-    for name, plan in plans.items():
-        priced = plan.spec.model_copy(update={"price": plan.spec.price * full[name] / full[first]})
-        search = Search.start(replace(plan, spec=priced), progress, budget, untrained=untrained, named=named)
+    for name, both in plans.items():
+        price = both[0].spec.price * full[name] / full[first]
+        plan, longer = (one and replace(one, spec=one.spec.model_copy(update={"price": price})) for one in both)
+        assert plan is not None
+        search = Search.start(plan, progress, budget, untrained=untrained, named=named, longer=longer)
         contenders.append(Contender(name, search, inference[name], price_inference / inference[first]))
     with ExitStack() as stack:
         for one in contenders:
             stack.enter_context(one.search.others)
-        price = plans[first].spec.price / 100
+        price = plans[first][0].spec.price / 100
         SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
 
 
