@@ -118,6 +118,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, object], str]] = [  # file endin
     *((end, '{"text": "a"}\n{"text": "b"\n', {}, "line 2: this is not JSON") for end in (".jsonl", ".json")),
     (".jsonl", '{"text": "a"}\n["b"]\n', {}, "row 2: this is a list; write an object"),
     (".jsonl", '{"text": "a", "label": 0, " label": 1}\n', {}, "row 1: several columns are named 'label'"),
+    (".json", '[{"text": "a"}, {"text": "b", "text": "c"}]', {}, "row 2: several columns are named 'text'"),
     (".json", '[{"text": "a"},\n{]', {}, "line 2: this is not JSON"),
     (".json", '{"a": ' * 100_000, {}, "nested too deep"),
     (".jsonl", f'{{"a": {"1" * 5000}}}', {}, "line 1: this is not JSON (a number is too long)"),

@@ -65,6 +65,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"class_weights": "even"}, "class_weights cannot be 'even': give none, balanced, or a weight"),
         ({"threshold": 1}, "threshold cannot be 1: give a number between 0 and 1, recall=0.9, or what to maximize"),
         ({"calibrate": "often"}, "calibrate cannot be 'often': give true or false"),
+        ({"train": "\udcff.csv"}, "train cannot be '\\udcff.csv', which is not UTF-8: give another name."),
         ({"model": 3}, "model cannot be 3: give one text in quotes"),
         ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
         ({"tune": "0,all", "tune_modules": "pooler"}, "names pooler, but head only,full trains no named parts: add"),

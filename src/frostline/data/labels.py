@@ -14,7 +14,17 @@ from frostline.data.columns import INDICATORS, Columns, is_list, items_of
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, as_in_csv, is_missing
 from frostline.data.tags import are_entities, entity_type, ordered_tags, refuse_odd_tags
-from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, quoted, visible
+from frostline.data.wording import (
+    INTEGER,
+    NUMBER,
+    comma_joined,
+    did_you_mean,
+    difference,
+    is_storable,
+    listed,
+    quoted,
+    visible,
+)
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
@@ -253,16 +263,18 @@ def lists_in(labels: Iterable[str]) -> tuple[str, str] | None:
 
 
 def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str, fold_case: bool = True) -> None:
-    """Raise an error if a person would take two labels for one, or cannot see one.
+    """Raise an error if a person would take two labels for one, or cannot see one, or if no file can store one.
 
-    They differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are zero, or in
-    case or leading zeros (``fold_case``), unless the user has named all labels.
+    Two such labels differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are
+    zero, or in case or leading zeros (``fold_case``), unless the user has named all labels.
     """
     seen: dict[str, str] = {}
     for label in dict.fromkeys(labels):
         shown = whole(visible(label, fold_case=fold_case))
         if not shown:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
+        if not is_storable(label):
+            raise FrostlineError(f"{where}: the {what} {quoted(label)} contains half a character; write it again.")
         other = seen.setdefault(str(int(shown)) if fold_case and INTEGER.fullmatch(shown) else shown, label)
         if other != label:
             named = what == "label" and len({whole(visible(one, fold_case=False)) for one in (other, label)}) == 2

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.wording import listed, quoted
+from frostline.data.wording import is_storable, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,15 +115,6 @@ def as_in_csv(cells: Sequence[Any]) -> list[Any]:
 def is_missing(cell: Any) -> bool:
     """Whether a cell is None, NaN, NaT or pandas' NA, which has no truth value."""
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Number) and cell != cell)
-
-
-def is_storable(text: str) -> bool:
-    """Whether a text can be written as UTF-8. A text with half a character (a lone surrogate) cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def checked_names(where: str, names: Iterable[str]) -> list[str]:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import items_of
-from frostline.data.table import Table, is_storable
-from frostline.data.wording import quoted
+from frostline.data.table import Table
+from frostline.data.wording import is_storable, quoted
 
 MANY_WORDS = 200  # more than in a sentence
 

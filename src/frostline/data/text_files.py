@@ -218,6 +218,14 @@ def _rows_in_cells(separator: str, rows: Sequence[Sequence[str]]) -> list[int]:
     ]
 
 
+class _Object(dict[str, Any]):
+    """An object of JSON. Of a key that is written twice, it has the last value, and ``names`` has the key twice."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.names = [name for name, _ in pairs]
+
+
 def read_json(path: Path, encoding: str | None = None) -> Table:
     """A table of JSON objects. If an object lacks a key, the value is missing.
 
@@ -228,12 +236,12 @@ def read_json(path: Path, encoding: str | None = None) -> Table:
         raise FrostlineError(f"{path}: the file is empty; give a file with one JSON object per line.")
     numbered, rows = _numbered_objects(path, text), list[dict[str, Any]]()
     for row, item in numbered:
-        if not isinstance(item, dict):
+        if not isinstance(item, _Object):
             kind = type(item).__name__
             raise FrostlineError(
                 f'{path}, row {row}: this is a {kind}; write an object such as {{"text": ...}} instead.'
             )
-        rows.append(dict(zip(checked_names(f"{path}, row {row}", item), item.values(), strict=True)))
+        rows.append(dict(zip(checked_names(f"{path}, row {row}", item.names), item.values(), strict=True)))
     columns = list(dict.fromkeys(name for item in rows for name in item))
     if not columns:
         raise FrostlineError(f"{path}: the file has no rows; give a file with one JSON object per line.")
@@ -256,15 +264,15 @@ def _numbered_objects(path: Path, text: str) -> list[tuple[int, Any]]:
     found, number = list[tuple[int, Any]](), 0
     try:
         if text.lstrip().startswith("["):
-            return list(enumerate(json.loads(text), start=1))
+            return list(enumerate(json.loads(text, object_pairs_hook=_Object), start=1))
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
-                found.append((number, json.loads(line)))
+                found.append((number, json.loads(line, object_pairs_hook=_Object)))
         return found
     except (ValueError, RecursionError) as error:
         with suppress(ValueError, RecursionError):
             if not found:
-                return [(1, json.loads(text))]
+                return [(1, json.loads(text, object_pairs_hook=_Object))]
         reason = (
             "nested too deep" if isinstance(error, RecursionError) else getattr(error, "msg", "a number is too long")
         )

@@ -117,6 +117,15 @@ def similar_names(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
     return [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
 
 
+def is_storable(text: str) -> bool:
+    """Whether a text can be written as UTF-8. A text with half a character (a lone surrogate) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def visible(name: str, *, fold_case: bool = True) -> str:
     """What readers take a name for: no white space, invisible characters or forms of a character, and by default no case."""
     shown = "".join(unicodedata.normalize("NFKC", INVISIBLE.sub(r"\1", name)).split())

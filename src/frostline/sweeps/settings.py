@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
 from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
-from frostline.data.wording import comma_separated, did_you_mean, parse_duration
+from frostline.data.wording import comma_separated, did_you_mean, is_storable, parse_duration
 from frostline.model.terms import opened_by
 from frostline.model.ways import Way, require_free, way_named
 from frostline.statistics.recipe import AUTO, HEAD_ONLY, NAMED, Recipe
@@ -293,6 +293,9 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             )
         hint = did_you_mean(key, known) or f": choose from {', '.join(sorted(known))}"
         raise FrostlineError(f"There is no setting {key!r}{hint}.")
+    for key, value in values.items():
+        if isinstance(value, str | PathLike) and not is_storable(os.fspath(value)):
+            raise FrostlineError(f"{key} cannot be {os.fspath(value)!r}, which is not UTF-8: give another name.")
     if values.get("tune_modules") is not None and values.get("tune") is None:
         values = {**values, "tune": NAMED}
     try:
