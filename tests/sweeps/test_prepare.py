@@ -162,9 +162,9 @@ def test_the_label_that_f1_is_about_is_named(settings: dict[str, Any]) -> None:
 
 @pytest.fixture
 def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""
+    """Settings of a comparison with two train sizes. SetFit is for at most twelve examples here."""
     pytest.importorskip("setfit")
-    monkeypatch.setattr(estimators, "MOST_OF_ONE_CLASS", 6)
+    monkeypatch.setattr(estimators, "MOST_EXAMPLES", 12)
     own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "num_train_epochs": 1, "seeds": 1}
     return {**own, "learning_rate": 1e-3, "train_size": "8,32"}
 
@@ -178,10 +178,8 @@ def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any])
     plan = plan_of(progress=progress, **given, tune="last-1,setfit,full")
     others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
     assert cells(plan.runs) == {*others, ("setfit", 8)}
-    assert "setfit is left out at train size 32: it is for at most 6 examples a class, not 16." in progress.notes
-    with pytest.raises(
-        FrostlineError, match="setfit cannot have 24 examples: it is for at most 6 examples a class, not 12"
-    ):
+    assert "setfit is left out at train size 32: it is for at most 12 examples." in progress.notes
+    with pytest.raises(FrostlineError, match="setfit cannot have 24 examples: it is for at most 12 examples;"):
         plan_of(**{**given, "train_size": "24,32", "tune": "setfit,full"})
     assert not given["out"].exists()
 

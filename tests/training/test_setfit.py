@@ -20,6 +20,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.ways import Way
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
+from frostline.training import estimators
 from frostline.training.estimators import ESTIMATORS
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
@@ -166,7 +167,7 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (examples(["a"] * 66, [0] * 65 + [1]), "for at most 64 examples a class, not 65"),
+        (examples(["a"] * 1001, [0] * 1000 + [1]), "for at most 1,000 examples;"),
         (examples(["a", "b"], [1, 1]), "needs two classes"),
         (examples(["a", "b"], [0, 1], pairs=("c", "d")), "the examples are pairs"),
         (examples(["a", "b"], [0.5, 1.0]), "the task is a regression"),
@@ -190,6 +191,14 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: Experiment) -> None:
     """12 examples of two classes have 42 pairs of one class, and 36 others, which are repeated until they are as many."""
     assert SETFIT.operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42
+
+
+def test_many_examples_do_not_have_all_pairs(texts_of_films: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("setfit")
+    monkeypatch.setattr(estimators, "PAIRS", 5)
+    many = SPEC.model_copy(update={"train_size": 24})  # 156 pairs of one class
+    assert run(many, texts_of_films).record.cost.steps == 2 * 5 * 24 / 8
+    assert SETFIT.operations(many, texts_of_films, 24.0) == 2 * 2 * 5 * 24
 
 
 class Stranger:

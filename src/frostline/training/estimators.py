@@ -263,7 +263,8 @@ class Words(Estimator):
         return PER_TOKEN * float(experiment.tokens.lengths[train_rows(experiment, spec)].sum())
 
 
-MOST_OF_ONE_CLASS = 64  # the number of pairs grows with its square
+PAIRS = 20  # of one class, and of two, for each example: as in the experiments of its paper (Tunstall et al. 2022)
+MOST_EXAMPLES = 1_000  # the package lists all pairs before it takes some
 BODY, HEAD_PARTS = "body.", ("classes_", "coef_", "intercept_")  # names of what a run learns
 
 
@@ -306,12 +307,10 @@ class SetFit(Estimator):
             raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
         if train.pairs is not None:
             raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
-        if (largest := int(np.unique(train.targets, return_counts=True)[1].max())) > MOST_OF_ONE_CLASS:
+        if len(train) > MOST_EXAMPLES:
             advice = "leave it out, or run it with a smaller --train-size and the same --out"
-            raise WrongTrainSize(
-                spec, f"it is for at most {MOST_OF_ONE_CLASS} examples a class, not {largest:,}", advice
-            )
-        if largest == len(train):
+            raise WrongTrainSize(spec, f"it is for at most {MOST_EXAMPLES:,} examples", advice)
+        if len(np.unique(train.targets)) < 2:
             raise FrostlineError(
                 f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
             )
@@ -358,6 +357,7 @@ class SetFit(Estimator):
         from transformers import ProgressCallback
 
         examples = experiment.examples_of(train_rows(experiment, spec), "train")
+        all_pairs = _most_pairs(examples.targets) <= PAIRS * len(examples)
         with _quiet(), TemporaryDirectory() as folder:
             arguments = TrainingArguments(
                 output_dir=folder,
@@ -365,6 +365,7 @@ class SetFit(Estimator):
                 body_learning_rate=spec.learning_rate,
                 l2_weight=spec.weight_decay,
                 seed=spec.seed,
+                num_iterations=None if all_pairs else PAIRS,
                 report_to="none",
                 logging_strategy="no",
                 logging_first_step=False,
@@ -406,9 +407,15 @@ class SetFit(Estimator):
 
     def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
         """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
-        counts = np.bincount(experiment.problem.targets[train_rows(experiment, spec)])
-        equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
-        return training * 4 * max(equal, pairs - equal) / spec.train_size
+        targets = experiment.problem.targets[train_rows(experiment, spec)]
+        return training * 4 * min(_most_pairs(targets), PAIRS * len(targets)) / len(targets)
+
+
+def _most_pairs(targets: NDArray[Any]) -> int:
+    """The number of pairs of one class, or of two if these are more: the package repeats the fewer ones."""
+    counts = np.unique(targets, return_counts=True)[1]
+    equal, pairs = int((counts * (counts + 1) // 2).sum()), len(targets) * (len(targets) + 1) // 2
+    return max(equal, pairs - equal)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {"probe": Probes(), "words": Words(), "setfit": SetFit()}
