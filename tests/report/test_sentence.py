@@ -104,6 +104,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "most runs failed": make_runs(clear, outcome=if_(from_1="diverged")),
     "all runs of a k failed": make_runs(clear, outcome=if_(k_1="diverged")),
     "a k was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=["last 1", "last 3"])),
+    "a way was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=["setfit", "mean-pooled-1"])),
     "some k were not tried": (levels({0: 0.6, "full": 0.9}), SearchOutcome(skipped=["last 1", "last 2", "last 4"])),
     "named parts": make_runs(with_named, ks=(0, 1, 2, "full", "named")),
     "named parts without full": levels({0: 0.6, 2: 0.7, "named": 0.97}),

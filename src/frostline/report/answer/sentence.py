@@ -1,5 +1,6 @@
 """The answer for one train size: three sentences (what to tune, how good that is, how sure), and remarks."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,10 +143,10 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     text += _failed_runs((chosen, curve.reference or "", *failed), cells)
     if full is None:
         return text
-    if cell := curve.cell(chosen):
-        depth = cell.tuned_layers or 0
-        ks = [k for name in search.skipped if (k := Recipe(name).k) is not None]
-        text += _not_tried([k for k in ks if cell.tune_embeddings or k < depth])
+    cell, skipped = curve.cell(chosen), [Recipe(name) for name in search.skipped]
+    depth = 0 if cell is None else math.inf if cell.tune_embeddings else cell.tuned_layers or 0
+    named_ways = [one.trained for one in skipped if one.is_way and not one.trained.startswith(MEAN_POOLED)]
+    text += _not_tried([one.k for one in skipped if one.k is not None and one.k < depth], named_ways)
     if (largest := taken_for_all_layers(curve, layers)) and comparison.settings.sure is None:
         text += f" {capitalized(tuning(largest))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     if named:
@@ -316,12 +317,13 @@ def _times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
     )
 
 
-def _not_tried(ks: Sequence[int]) -> str:
-    """A sentence that these values of k were not trained; empty if there are none."""
+def _not_tried(ks: Sequence[int], ways: Sequence[str]) -> str:
+    """A sentence that these values of k, and these ways that the user named, were not trained; empty if there are none."""
     parts = [
         tuning(Recipe(first)) if first == last else f"tuning the last {first} to {last} layers"
         for first, last in ranges(ks)
     ]
+    parts += map(tuning, ways)
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
