@@ -172,6 +172,13 @@ def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, An
     assert evidence.rows == 40 and evidence.split.different_texts(np.ones(40, bool)) == 20
 
 
+def test_a_way_without_epochs_comes_after_every_k(search_settings: dict[str, Any]) -> None:
+    """It once took the place of k = 0 in the posterior, and each k that of the next smaller one."""
+    pytest.importorskip("setfit")
+    space = find.plan(**{**search_settings, "tune": "auto,setfit", "num_train_epochs": "3,10"}).seen.space
+    assert space.recipes[: len(space.curve)] == space.curve and Recipe("setfit") in space.recipes
+
+
 @pytest.mark.usefixtures("forecast")
 def test_the_default_budget_is_four_runs_of_the_reference(search_settings: dict[str, Any]) -> None:
     made = find.plan(**{**search_settings, "budget": None})

@@ -242,7 +242,8 @@ class Way(Strict):
     @model_validator(mode="after")
     def _compose(self) -> Self:
         """Refuse fields that contradict each other."""
-        given = self.model_dump(exclude_defaults=True, exclude={"estimator"})
+        of_estimator = {"estimator", "rate_factor"} if self.estimator == "setfit" else {"estimator"}
+        given = self.model_dump(exclude_defaults=True, exclude=of_estimator)
         if given and not self.in_loop:
             raise ValueError(
                 f"{next(iter(given))} is about fine-tuning, but estimator = {self.estimator!r}: choose one of them"
@@ -319,7 +320,7 @@ NAMED_WAYS: Mapping[str, Way] = {
     "bilstm-4": Way(tune=HEAD_ONLY, lstm_width=768, lstm_states=4),
     "probe": Way(estimator="probe"),
     "words": Way(estimator="words"),
-    "setfit": Way(estimator="setfit"),
+    "setfit": Way(estimator="setfit", rate_factor=0.2),  # 1e-4 of the grid is the package's own 2e-5
 }
 NUMBERED_WAYS: Mapping[str, Callable[[int], Way]] = {  # of the number that ends a name, such as 2 of ``lora-2``
     "spectrum": lambda percent: Way(signal_share=percent / 100),

@@ -66,11 +66,6 @@ def unnamed_ways(plan: Plan, named: Collection[Recipe]) -> list[Recipe]:
     return [one for one in plan.spec.tune if one.is_way and one not in named]
 
 
-def _order(candidate: Candidate) -> tuple[float, Any]:
-    """The shortest training first, and of each length the smallest k."""
-    return candidate.recipe.epochs or 0.0, candidate.recipe.order
-
-
 def run_together(plan: Plan, runs: Runs, processes: int | None, driver: Driver | None) -> int | None:
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
     if driver is not None:
@@ -241,7 +236,7 @@ class Search:
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        costs, space = plan.cost_model, {}
+        costs, shortest, space = plan.cost_model, min(spec.num_train_epochs), {}
         one_each, anatomy = {one.recipe: run for one, run in runs.items()}, plan.experiment.pretrained.anatomy
 
         def share(run: Run) -> float:
@@ -254,11 +249,9 @@ class Search:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
-                recipes=tuple(dict.fromkeys(one.recipe for one in sorted(runs, key=_order))),
+                recipes=tuple(sorted(one_each, key=lambda one: (one.epochs or shortest, one.order))),
                 layers=round(most * identity.layers),
-                lengths=Lengths(
-                    min(spec.num_train_epochs), max(spec.num_train_epochs), next(iter(runs.values())).train_size
-                ),
+                lengths=Lengths(shortest, max(spec.num_train_epochs), next(iter(runs.values())).train_size),
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
