@@ -406,6 +406,7 @@ class Observations:
 
     def _new_surrogate(self) -> Surrogate | None:
         space = self.space
+        assert space.recipes[: len(space.curve)] == space.curve
         if self.best_learning_rate(space.reference) is None:
             return None
         cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}

@@ -295,7 +295,6 @@ class JointEstimate:
         """
         runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
         names, shares = [Recipe(name) for name in cells], [*(min(1.0, place) for place in depth), *ways]
-        assert all(name.is_k for name in names[: len(depth)])
         costs = (
             *(share * lengths.share(name) for share, name in zip(shares, names, strict=True)),
             *(0.0 for _ in alternatives),
