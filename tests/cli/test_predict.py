@@ -3,11 +3,16 @@
 import csv
 import json
 import shutil
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from frostline.data.reader import read_table
 from frostline.frozen import logits
 from frostline.model.device import DeviceMemory
 from frostline.sweeps import streaming
@@ -173,3 +178,46 @@ def test_an_id_is_copied_into_the_output(frostline: Frostline, here: Path, finis
     ):
         refused = frostline("predict", unread, "new.csv", "--copy-columns", name, "--out", "other.csv")
         assert refused.code == 2 and message in refused.err and not (here / "other.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("ending", "ids", "days", "objects"),
+    [
+        (".csv", [str(2**53 + 1), ""], ["2024-05-01", ""], ['{"a": [1]}', ""]),
+        (".jsonl", [2**53 + 1, None], ["2024-05-01", None], [{"a": [1]}, None]),
+        (".parquet", [2**53 + 1, None], [date(2024, 5, 1), None], [{"a": [1]}, None]),
+    ],
+)
+def test_copied_cells_stay_what_they_are(
+    frostline: Frostline,
+    here: Path,
+    finished_sweep: Path,
+    ending: str,
+    ids: list[Any],
+    days: list[Any],
+    objects: list[Any],
+) -> None:
+    columns = {
+        "text": ["good", "bad"],
+        "id": [2**53 + 1, None],
+        "day": [date(2024, 5, 1), None],
+        "o": [{"a": [1]}, None],
+    }
+    pq.write_table(pa.table(columns), here / "new.parquet")
+    done = frostline(
+        *("predict", finished_sweep / "model", "new.parquet", "--copy-columns", "id,day,o", "--out", f"out{ending}")
+    )
+    assert done.code == 0
+    table = read_table(here / f"out{ending}")
+    assert [table.cells(name) for name in ("id", "day", "o")] == [ids, days, objects]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_cells_that_no_file_can_hold_are_refused_before_the_model_is_read(
+    frostline: Frostline, here: Path, finished_sweep: Path, ending: str
+) -> None:
+    (here / "new.jsonl").write_text(json.dumps({"text": "good", "from": "\ud83d"}))
+    unread = Path(shutil.copytree(finished_sweep / "model", here / "unread"))
+    (unread / "model.safetensors").unlink()
+    refused = frostline("predict", unread, "new.jsonl", "--copy-columns", "from", "--out", f"out{ending}")
+    assert refused.code == 2 and f"column 'from': a {ending} file cannot hold its cells" in refused.err

@@ -13,8 +13,9 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode, with_fields
 from frostline.cli.program import PanelCommand, app
+from frostline.data.files import with_nulls
 from frostline.data.kinds import ENDINGS, FORMAT_OF, MULTI_LABEL, TOKENS, either
-from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
+from frostline.data.wording import comma_separated, did_you_mean, first_line, listed, quoted
 from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
@@ -31,20 +32,26 @@ def _csv(rows: Rows, columns: Sequence[str], *, safe: bool = False) -> bytes:
     from frostline.sweeps.results.tables import csv_bytes
 
     def cell(value: Any) -> Any:
-        return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+        return _json(value) if isinstance(value, list | dict) else value
 
     return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], columns, safe=safe)
 
 
+def _json(value: Any) -> str:
+    """A value as JSON, with the texts that a CSV file has of copied times and decimals."""
+    return json.dumps(with_nulls(value), ensure_ascii=False, default=str)
+
+
 def _json_lines(rows: Rows, columns: Sequence[str]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    return "".join(_json(row) + "\n" for row in rows).encode()
 
 
 def _parquet(rows: Rows, columns: Sequence[str]) -> bytes:
-    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    buffer = io.BytesIO()
-    pd.DataFrame(list(rows), columns=list(columns)).to_parquet(buffer, index=False)
+    buffer = io.BytesIO()  # not by way of pandas, which rounds large integers if one is missing
+    pq.write_table(pa.table({name: pa.array([row[name] for row in rows]) for name in columns}), buffer)
     return buffer.getvalue()
 
 
@@ -191,6 +198,7 @@ def predict(
             notes.append(f"Not scored: {error}")
     if target.suffix == ".conll":
         _require_lines(texts, copied)
+    _require_storable(table, copied, target)
     by_task: Mapping[str, Any] = (
         load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **vars(options))}
     )
@@ -370,6 +378,18 @@ def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
                 f"{sentences.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or "
                 ".parquet file with --out."
             )
+
+
+def _require_storable(table: "Table", copied: Mapping[str, Any], target: Path) -> None:
+    """Refuse copied columns that the output file cannot hold, before anything is computed."""
+    for name, cells in copied.items():
+        try:
+            WRITERS[target.suffix]([{name: cell} for cell in cells], [name])
+        except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+            raise FrostlineError(
+                f"{table.name}, column {quoted(name)}: a {target.suffix} file cannot hold its cells ({first_line(error)}); leave "
+                "it out of --copy-columns."
+            ) from error
 
 
 def _print_outputs(task: str, outputs: "Outputs") -> None:
