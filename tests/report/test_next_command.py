@@ -63,6 +63,7 @@ def curve(probability: float = 0.7, seeds: int | None = None, *, of_full: float 
 UNFITTED = Known(Recipe("full"), 1e-4, train_last=OTHERS)
 FIVE = Known(Recipe("last 5"), 5e-5, tuned_layers=5)
 SECOND = SimpleNamespace(choice="last 5", probability=0.9, value=0.79)
+NOTHING = SimpleNamespace(reference="full", above_baseline=False)
 BESIDE = curve(of_full=0.5)
 BESIDE.choices.insert(0, SECOND)
 BESIDE.cells.insert(0, FIVE)
@@ -85,7 +86,8 @@ BESIDE.cells.insert(0, FIVE)
         (curve(1.0, 5, of_full=0.01), [0, 1], {}, None),
         # nothing was compared, or nothing was learned
         (curve(seeds=5, decision=None), [0], {}, None),
-        (curve(seeds=5, decision=SimpleNamespace(reference="full", above_baseline=False)), [0], {}, None),
+        (curve(seeds=5, decision=NOTHING), [0], {}, None),
+        (curve(seeds=5, decision=NOTHING), [0], {"of_search": True, "larger": ("larger", 9.0)}, "larger"),
         # full fine-tuning has not learned yet, but what is recommended has
         (curve(learned=False), [0, 1], {}, ALL),
         (curve(learned=False), [0, 1, 2, 3, 4], {}, MORE_ROWS),

@@ -100,9 +100,11 @@ def test_k_0_is_trained_at_all_its_learning_rates() -> None:
 def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> None:
     stop, batches = run_search(nothing_seen(budget_given=1000.0), lambda one: 0.5)
     assert stop.nothing_learned and stop.why == "No run scores above the baseline with 95 % confidence."
+    assert stop.enough is None  # every run was trained
     assert {one.learning_rate for batch in batches for one in batch.candidates if one.recipe == "full"} == set(RATES)
-    stop, _ = run_search(nothing_seen(budget_given=55.0), lambda one: 0.5)
+    stop, _ = run_search(short := nothing_seen(budget_given=55.0), lambda one: 0.5)
     assert stop.why.endswith("The budget did not allow full fine-tuning at a learning rate of 0.0002.")
+    assert stop.enough == pytest.approx(short.spent + short.run_seconds(Recipe("full"))) and stop.enough > 55
     rows = Rows(same_errors=True)
     seen = nothing_seen(rows, budget_given=1000.0)
     stop, batches = run_search(

@@ -228,6 +228,7 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     rates = sorted(space.learning_rates, key=lambda one: (one != likely, -one))
     best = seen.best_learning_rate(reference)
     every = [(recipe, rate) for recipe in (reference, *space.ways, *longer) for rate in rates]
+    enough: float | None = None  # the budget that allows the first run for which this one is too small
     for recipe, rate in (*((one, best) for one in longer if best), *every):
         if any(map(seen.above_baseline, trained)):
             break
@@ -237,12 +238,14 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
             other = again if recipe == reference else in_words(recipe)
             why = f"No run is above the baseline with 95 % confidence yet: try {other}."
             yield from _train(seen, Batch(some, why))
+        elif one and enough is None:
+            enough = seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one)
     if any(map(seen.above_baseline, trained)):
         return None
     tried = _rates_tried(seen, reference)
     left = ", ".join(f"{one:g}" for one in space.learning_rates if one not in tried)
     untried = f" The budget did not allow {in_words(reference)} at a learning rate of {left}." if left else ""
-    return Stop(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
+    return Stop(f"{NOTHING_LEARNED}{untried}", nothing_learned=True, enough=enough)
 
 
 def _train_longer(seen: Observations) -> Batches:

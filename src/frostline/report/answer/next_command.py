@@ -49,8 +49,10 @@ def next_command(
         factor: How many times the learning rates of the grid a recipe has.
     """
     decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
-    if decision is None or decision.reference is None or decision.above_baseline is False:
+    if decision is None or decision.reference is None:
         return None, None
+    if decision.above_baseline is False:
+        return larger or (None, None)
     reference, wanted_sure = cells[decision.reference], max(SURE, sure or 0.0)
     others = [one for one in curve.choices if one.choice in cells and one.choice != decision.reference]
     is_reference = decision.choice == decision.reference
