@@ -196,9 +196,7 @@ def predict(
             labelled = labelled_rows(table, trained, columns)
         except FrostlineError as error:
             notes.append(f"Not scored: {error}")
-    if target.suffix == ".conll":
-        _require_lines(texts, copied)
-    _require_storable(table, copied, target)
+    _require_storable(target, texts, copied)
     by_task: Mapping[str, Any] = (
         load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **vars(options))}
     )
@@ -380,14 +378,16 @@ def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
             )
 
 
-def _require_storable(table: "Table", copied: Mapping[str, Any], target: Path) -> None:
-    """Refuse copied columns that the output file cannot hold, before anything is computed."""
+def _require_storable(target: Path, texts: Any, copied: Mapping[str, Any]) -> None:
+    """Refuse words and copied columns that the output file cannot hold, before anything is computed."""
+    if target.suffix == ".conll":
+        _require_lines(texts, copied)
     for name, cells in copied.items():
         try:
             WRITERS[target.suffix]([{name: cell} for cell in cells], [name])
         except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
             raise FrostlineError(
-                f"{table.name}, column {quoted(name)}: a {target.suffix} file cannot hold its cells ({first_line(error)}); leave "
+                f"{texts.name}, column {quoted(name)}: a {target.suffix} file cannot hold its cells ({first_line(error)}); leave "
                 "it out of --copy-columns."
             ) from error
 

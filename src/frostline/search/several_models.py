@@ -178,7 +178,7 @@ class SearchOverModels:
                     one.stop = one.search.train_grid()
                 while not exhaustive:
                     if (step := self._next()) is None:
-                        if self._goes_on_for_longer() or any(one.search.learn_of_others() for one in self.contenders):
+                        if self._lengthen() or any(one.search.learn_of_others() for one in self.contenders):
                             continue
                         break
                     one, batch = step
@@ -273,17 +273,20 @@ class SearchOverModels:
         best = max(nets, key=for_its_time, default=None)
         return None if best is None else (best, offers[best])
 
-    def _goes_on_for_longer(self) -> bool:
-        """Let all models train for longer, too, if these trainings are too short for the best one, or for all; whether they do.
+    def _lengthen(self) -> bool:
+        """Go on with longer trainings of all models if those of the best one, or of any while there is none, are too short.
 
         What was trained is observed at once, as far as the policy asks for it.
+
+        Returns:
+            Whether it goes on.
         """
         leader = self._leader()
-        candidates = [leader] if leader else self._by_promise()
-        ended = [one.search.too_short(one.stop) for one in candidates if one.stop and one.search.has_runs]
-        if not (why := next(filter(None, ended), "")):
+        asked = [leader] if leader else self._by_promise()
+        reasons = [one.search.too_short(one.stop) for one in asked if one.stop and one.search.has_runs]
+        if not any(reasons):
             return False
-        self.progress.note(why)
+        self.progress.note(next(filter(None, reasons)))
         for one in self.contenders:
             one.search = one.search.for_longer()
         self._share()
@@ -363,17 +366,21 @@ def search_models(
     if not all(longer for _, longer in plans.values()):  # an earlier search has trained some of them for longer
         plans = {name: (longer or plan, None) for name, (plan, longer) in plans.items()}
     first, contenders = next(iter(plans)), []
-    for name, both in plans.items():
-        price = both[0].spec.price * full[name] / full[first]
-        plan, longer = (one and replace(one, spec=one.spec.model_copy(update={"price": price})) for one in both)
-        assert plan is not None
-        search = Search.start(plan, progress, budget, untrained=untrained, named=named, longer=longer)
+    for name, (plan, longer) in plans.items():
+        price = plan.spec.price * full[name] / full[first]
+        priced, longer = _at_price(plan, price), longer and _at_price(longer, price)
+        search = Search.start(priced, progress, budget, untrained=untrained, named=named, longer=longer)
         contenders.append(Contender(name, search, inference[name], price_inference / inference[first]))
     with ExitStack() as stack:
         for one in contenders:
             stack.enter_context(one.search.others)
         price = plans[first][0].spec.price / 100
         SearchOverModels(contenders, out, progress, price, price_inference).run(exhaustive=exhaustive)
+
+
+def _at_price(plan: Plan, price: float) -> Plan:
+    """The plan of a search in which full fine-tuning is worth another price."""
+    return replace(plan, spec=plan.spec.model_copy(update={"price": price}))
 
 
 def _described(one: Contender, value: float | None, best: Contender | None) -> ModelAnswer:

@@ -145,6 +145,7 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         return text
     cell, skipped = curve.cell(chosen), [Recipe(name) for name in search.skipped]
     depth = 0 if cell is None else math.inf if cell.tune_embeddings else cell.tuned_layers or 0
+    # heads on the mean are the search's own idea
     named_ways = [one.trained for one in skipped if one.is_way and not one.trained.startswith(MEAN_POOLED)]
     text += _not_tried([one.k for one in skipped if one.k is not None and one.k < depth], named_ways)
     if (largest := taken_for_all_layers(curve, layers)) and comparison.settings.sure is None:
