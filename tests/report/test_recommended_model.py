@@ -478,10 +478,14 @@ def test_a_way_that_stops_early_is_not_trained_on_all_rows(tiny_bert: Path, tmp_
 
 
 def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path) -> None:
-    given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
-    answer, _ = trained(tmp_path / "o", seeds=3, **given)
+    given: dict[str, Any] = {"train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
+    given |= {"model": tiny_bert, "seeds": 3, "test": "none"}
+    answer, _ = trained(out := tmp_path / "o", **given)
     assert answer.sizes[0].recommended.recipe == "words" and answer.refit_rows == 60  # type: ignore[union-attr]
-    assert len(list(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).rows())) == 1
+    assert len(list(frostline.predict(out / "model", ["a warm film"]).rows())) == 1
+    shutil.rmtree(out / "model")
+    save_recommended(plan_of(**{**QUICK, **given, "out": out}), answer, Notes(), interrupted=True)
+    assert "refit" not in facts(out)  # an interrupted search saves what it has
 
 
 def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert: Path, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -79,6 +80,11 @@ class Saved:
     trained_again: bool
     refit: Mapping[str, Any] | None = None
 
+    @classmethod
+    def refit_by(cls, run: Run) -> Self:
+        """The origin of weights that a refit has trained."""
+        return cls(None, trained_again=False, refit={"run": run.digest, "rows": run.train_size})
+
 
 def save_recommended(
     plan: Plan,
@@ -100,67 +106,193 @@ def save_recommended(
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
-    weights = BestWeights(plan.store.out)
-    recommended, decision = answer.sizes[0].recommended, answer.sizes[0].decision
+    weights, target = BestWeights(plan.store.out), plan.store.out / "model"
     if plan.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
-    target = plan.store.out / "model"
     _set_changed_aside(target, progress)
-    if recommended is None:
-        if not interrupted:
-            weights.remove()
-        if decision is None:
-            if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
-                remove(target, inside=plan.store.out)
-            return None
-        if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            saved_before, sentence = read_estimator(target), sentence_without_command(answer)
-            if saved_before is None or saved_before.facts.choice != decision.choice:
-                remove(target, inside=plan.store.out)
-                advice = "run the command of the search again to save it"
-                progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
-            elif saved_before.facts.sentence != sentence:
-                _rewrite(saved_before, sentence)
-            return None
-        if plan.spec.calibrate or plan.spec.threshold is not None:
-            progress.note(ONLY_FINE_TUNED)
-        name = Recipe(decision.choice)
-        spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
-        refit = None if interrupted else _fitted_again(plan, spec, progress)
-        fitted, saved = refit or (alternatives[decision.choice], None)
-        facts = {**_shared_facts(plan.identity, answer, saved), "run": name} if saved else None
-        save_fitted(target, fitted, plan.identity, answer, facts, embed=plan.spec.embed)
-        return target
-    spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
-    if estimator := estimator_of(spec.way):
-        _save_fitted(plan, answer, progress, spec, estimator)
-        weights.remove()
-        return target
-    adapter = plan.spec.keep_adapter and bool(spec.way.low_rank)
-    if not interrupted and _refit_is_saved(plan, answer, progress, spec, adapter=adapter):
-        weights.remove()
-        return target
-    if not _is_saved(plan, answer, spec, None, adapter=adapter):
-        prepare_hidden_states(plan, [spec], progress)
-        learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, plan)
-        if learned is None and interrupted:
-            remove(target, inside=plan.store.out)
-            progress.note(
-                "The weights of the best run are not stored: the same command trains it again to save its model."
-            )
-            return None
-        if learned is None:
-            progress.note("The recommended run is trained again, to save its model.")
-            logits = run(spec, plan.experiment).logits["validation_best"]
-        else:
-            logits = restore(spec, plan.experiment, learned)
-        saved = Saved(_gap(plan, spec, logits), trained_again=learned is None)
-        pretrained = plan.experiment.for_run(spec).pretrained
-        save_model(target, pretrained, plan.identity, answer, spec, saved, adapter=adapter)
+    if (recommended := answer.sizes[0].recommended) is None:
+        saved = _save_untrained(plan, answer, progress, alternatives, interrupted=interrupted)
+    else:
+        spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
+        best = RecommendedRun(plan, answer, progress, spec)
+        if best.estimator:
+            _note_outputs(plan, progress)
+        saved = (not interrupted and best.save_refit()) or best.save(weights, interrupted=interrupted)
     if not interrupted:
         weights.remove()
-    return target
+    return target if saved else None
+
+
+def _save_untrained(
+    plan: Plan, answer: Answer, progress: Progress, alternatives: Mapping[str, Fitted] | None, *, interrupted: bool
+) -> bool:
+    """Save the recommended model that trains no layer; False if none is recommended, or if no search has fitted it now."""
+    target, decision = plan.store.out / "model", answer.sizes[0].decision
+    if decision is None:
+        if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
+            remove(target, inside=plan.store.out)
+        return False
+    if alternatives is None:  # the search itself saved it, unless something else was recommended then
+        before, sentence = read_estimator(target), sentence_without_command(answer)
+        if before is None or before.facts.choice != decision.choice:
+            remove(target, inside=plan.store.out)
+            advice = "run the command of the search again to save it"
+            progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
+        elif before.facts.sentence != sentence:
+            _rewrite(before, sentence)
+        return False
+    _note_outputs(plan, progress)
+    fitted, facts, name = alternatives[decision.choice], None, Recipe(decision.choice)
+    spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
+    if not interrupted and (estimator := estimator_of(spec.way)) and (again := _refit(plan, spec, progress)):
+        prepare_hidden_states(replace(plan, experiment=again[1]), [again[0]], progress)
+        fitted = estimator.fit(*again)
+        facts = {**_shared_facts(plan.identity, answer, Saved.refit_by(again[0])), "run": name}
+    save_fitted(target, fitted, plan.identity, answer, facts, embed=plan.spec.embed)
+    return True
+
+
+def _note_outputs(plan: Plan, progress: Progress) -> None:
+    """Say that no temperature and no threshold is saved, if the sweep's settings ask for one."""
+    if plan.spec.calibrate or plan.spec.threshold is not None:
+        progress.note(ONLY_FINE_TUNED)
+
+
+def _refit(plan: Plan, spec: Run, progress: Progress) -> tuple[Run, Experiment] | None:
+    """The refit of a run, with its experiment; None if none is wanted, or if its way has none."""
+    if plan.refit_rows is None:
+        return None
+    if spec.way.patience:
+        left = f"{spec.recipe} stops when its score on validation does not rise, and all labelled rows would leave no such rows"
+        progress.note(f"{left}: the saved model is that of the best run.")
+        return None
+    refit, experiment = refit_of(spec, plan.experiment)
+    if estimator := estimator_of(spec.way):
+        try:
+            estimator.require_suitable(refit, experiment.examples["train"])
+        except FrostlineError as error:
+            progress.note(f"The saved model is not trained on all labelled rows. {error}")
+            return None
+    return refit, experiment
+
+
+@dataclass(frozen=True)
+class RecommendedRun:
+    """The recommended run of a sweep, whose model is saved in the sweep's folder."""
+
+    plan: Plan
+    answer: Answer
+    progress: Progress
+    spec: Run
+
+    @property
+    def target(self) -> Path:
+        return self.plan.store.out / "model"
+
+    @cached_property
+    def estimator(self) -> Estimator | None:
+        """What fits its model, if it is not trained in the loop."""
+        return estimator_of(self.spec.way)
+
+    @property
+    def adapter(self) -> bool:
+        return self.plan.spec.keep_adapter and bool(self.spec.way.low_rank)
+
+    def save_refit(self) -> bool:
+        """Train the run once more on all labelled rows and save that; False if that is not wanted, not possible, or failed."""
+        if (again := _refit(self.plan, self.spec, self.progress)) is None:
+            return False
+        refit, experiment = again
+        saved = Saved.refit_by(refit)
+        if self._is_saved(saved.refit):
+            return True
+        prepare_hidden_states(replace(self.plan, experiment=experiment), [refit], self.progress)
+        if self.estimator:
+            self._write(experiment, saved, self.estimator.fit(refit, experiment))
+            return True
+        before = _saved_before(self.target, refit, experiment)
+        if before and before[0].get("refit") == saved.refit:
+            restore(refit, experiment, before[1])
+        else:
+            self.progress.begin(f"training {refit.recipe} on all {refit.train_size:,} labelled rows")
+            try:
+                record = run(refit, experiment).record
+                failure = f"it is {record.outcome}: {record.reason}" if record.outcome != "ok" else ""
+            except FAILURES as error:
+                failure = first_line(error)
+            if failure:
+                kept = "the saved model is that of the best run instead"
+                self.progress.note(f"Training on all {refit.train_size:,} labelled rows failed ({failure}); {kept}.")
+                return False
+        self._write(experiment, saved)
+        return True
+
+    def save(self, weights: BestWeights, *, interrupted: bool) -> bool:
+        """Save the model of the run itself; False if that needs training, and the search was ``interrupted``."""
+        plan, spec, experiment = self.plan, self.spec, self.plan.experiment
+        if self._is_saved(None):
+            return True
+        prepare_hidden_states(plan, [spec], self.progress)
+        learned, fitted = weights.load(spec.digest, self.progress.note), None
+        if self.estimator:
+            fitted = self.estimator.fit(spec, experiment, learned)
+            logits = fitted.logits(validation_rows(experiment, spec), "validation")
+        elif learned := learned or self._learned_before():
+            logits = restore(spec, experiment, learned)
+        elif interrupted:
+            remove(self.target, inside=plan.store.out)
+            advice = "the same command trains it again to save its model"
+            self.progress.note(f"The weights of the best run are not stored: {advice}.")
+            return False
+        else:
+            self.progress.note("The recommended run is trained again, to save its model.")
+            logits = run(spec, experiment).logits["validation_best"]
+        self._write(experiment, Saved(self._gap(logits), trained_again=learned is None), fitted)
+        return True
+
+    def _write(self, experiment: Experiment, saved: Saved, fitted: Fitted | None = None) -> None:
+        """Write the model that ``experiment`` holds, or that an estimator has ``fitted``."""
+        identity, answer, spec = self.plan.identity, self.answer, self.spec
+        if fitted is None:
+            pretrained = experiment.for_run(spec).pretrained
+            save_model(self.target, pretrained, identity, answer, spec, saved, adapter=self.adapter)
+        else:
+            facts = _facts(identity, answer, spec, saved)
+            save_fitted(self.target, fitted, identity, answer, facts, embed=self.plan.spec.embed)
+
+    def _is_saved(self, refit: Mapping[str, Any] | None) -> bool:
+        """Whether the model of this run, or of its refit, is saved with all that would be written now."""
+        target, plan, answer, spec = self.target, self.plan, self.answer, self.spec
+        try:
+            facts = read_record(target / RECORD)
+            config = {} if self.estimator else json.loads((target / "config.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        saved = Saved(facts.get("logit_gap"), facts.get("trained_again") is True, refit)
+        as_before = {name: facts[name] for name in ("versions", "card", FILES) if name in facts}
+        if facts != json.loads(json.dumps({**_facts(plan.identity, answer, spec, saved), **as_before})):
+            return False
+        if self.estimator:
+            return (target / BASE).is_dir() == (plan.spec.embed and self.estimator.reads_model)
+        keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
+        wanted = model_card(plan.experiment.for_run(spec).pretrained, plan.identity, answer, spec, saved)
+        as_asked = keys == output_keys(answer) and facts.get("card") == checksum(str(wanted).encode())
+        return as_asked and (not self.adapter or (target / ADAPTER).is_dir())
+
+    def _learned_before(self) -> dict[str, Tensor] | None:
+        """What the run itself has learned, from its model that an earlier command saved.
+
+        None if the folder does not hold that, or if somebody has changed the model since.
+        """
+        facts, learned = _saved_before(self.target, self.spec, self.plan.experiment) or ({}, {})
+        if facts.get("run") != self.spec.digest or facts.get("trained_again") is not False or facts.get("refit"):
+            return None
+        return learned if self._gap(restore(self.spec, self.plan.experiment, learned)) <= SAME else None
+
+    def _gap(self, logits: NDArray[np.float32]) -> float:
+        """The largest difference between these logits of the validation rows and those in the run's result."""
+        return float(np.nanmax(abs(self.plan.store.predictions(self.spec.digest)["validation_best"] - logits)))
 
 
 def _set_changed_aside(target: Path, progress: Progress) -> None:
@@ -180,82 +312,6 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
 
 
-def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
-    """Save the model of an estimator, restored from what its run learned, or fitted again."""
-    if plan.spec.calibrate or plan.spec.threshold is not None:
-        progress.note(ONLY_FINE_TUNED)
-    target, experiment, embed = plan.store.out / "model", plan.experiment, plan.spec.embed
-    refit_facts = _refit_facts(refit_of(spec, experiment)[0]) if plan.refit_rows else None
-    as_asked = (target / BASE).is_dir() == (embed and estimator.reads_model)
-    if as_asked and _saved_as(target, plan.identity, answer, spec, refit_facts):
-        return
-    if refit := _fitted_again(plan, spec, progress):
-        facts = _facts(plan.identity, answer, spec, refit[1])
-        save_fitted(target, refit[0], plan.identity, answer, facts, embed=embed)
-        return
-    if as_asked and _saved_as(target, plan.identity, answer, spec, None):
-        return
-    prepare_hidden_states(plan, [spec], progress)
-    learned = BestWeights(plan.store.out).load(spec.digest, progress.note)
-    fitted = estimator.fit(spec, experiment, learned)
-    gap = _gap(plan, spec, fitted.logits(validation_rows(experiment, spec), "validation"))
-    facts = _facts(plan.identity, answer, spec, Saved(gap, trained_again=learned is None))
-    save_fitted(target, fitted, plan.identity, answer, facts, embed=embed)
-
-
-def _fitted_again(plan: Plan, spec: Run, progress: Progress) -> tuple[Fitted, Saved] | None:
-    """The model of an estimator, fitted on all labelled rows except the test set; None if it is not to be, or cannot be."""
-    estimator = estimator_of(spec.way)
-    if estimator is None or plan.refit_rows is None:
-        return None
-    refit, experiment = refit_of(spec, plan.experiment)
-    try:
-        estimator.require_suitable(refit, experiment.examples["train"])
-    except FrostlineError as error:
-        progress.note(f"The saved model is not trained on all labelled rows. {error}")
-        return None
-    prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
-    saved = Saved(None, trained_again=False, refit=_refit_facts(refit))
-    return estimator.fit(refit, experiment, None), saved
-
-
-def _refit_facts(refit: Run) -> dict[str, Any]:
-    """What frostline.json says of a refit."""
-    return {"run": refit.digest, "rows": refit.train_size}
-
-
-def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *, adapter: bool) -> bool:
-    """Train the recommended run once more on all labelled rows and save that; False if that is not wanted or failed."""
-    if plan.refit_rows is None:
-        return False
-    if spec.way.patience:
-        left = f"{spec.recipe} stops when its score on validation does not rise, and all labelled rows would leave no such rows"
-        progress.note(f"{left}: the saved model is that of the best run.")
-        return False
-    target, (refit, experiment) = plan.store.out / "model", refit_of(spec, plan.experiment)
-    facts = _refit_facts(refit)
-    if _is_saved(plan, answer, spec, facts, adapter=adapter):
-        return True
-    prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
-    before = _saved_before(target, refit, experiment)
-    if before and before[0].get("refit") == facts:
-        restore(refit, experiment, before[1])
-    else:
-        progress.begin(f"training {refit.recipe} on all {refit.train_size:,} labelled rows")
-        try:
-            record = run(refit, experiment).record
-            failure = f"it is {record.outcome}: {record.reason}" if record.outcome != "ok" else ""
-        except FAILURES as error:
-            failure = first_line(error)
-        if failure:
-            kept = "the saved model is that of the best run instead"
-            progress.note(f"Training on all {refit.train_size:,} labelled rows failed ({failure}); {kept}.")
-            return False
-    saved, pretrained = Saved(None, trained_again=False, refit=facts), experiment.for_run(refit).pretrained
-    save_model(target, pretrained, plan.identity, answer, spec, saved, adapter=adapter)
-    return True
-
-
 def _saved_before(
     folder: Path, spec: Run, experiment: Experiment
 ) -> tuple[Mapping[str, Any], dict[str, Tensor]] | None:
@@ -269,22 +325,6 @@ def _saved_before(
         return None
     names = spec.parameters(experiment.for_run(spec).pretrained.anatomy)
     return (facts, {name: stored[name] for name in names}) if names <= stored.keys() else None
-
-
-def _gap(plan: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
-    """The largest difference between these logits of the validation rows and those in the run's result."""
-    return float(np.nanmax(abs(plan.store.predictions(spec.digest)["validation_best"] - logits)))
-
-
-def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | None:
-    """What the run itself has learned, from its model that an earlier command saved.
-
-    None if the folder does not hold that, or if somebody has changed the model since.
-    """
-    facts, learned = _saved_before(folder, spec, plan.experiment) or ({}, {})
-    if facts.get("run") != spec.digest or facts.get("trained_again") is not False or facts.get("refit"):
-        return None
-    return learned if _gap(plan, spec, restore(spec, plan.experiment, learned)) <= SAME else None
 
 
 def refit_of(spec: Run, experiment: Experiment) -> tuple[Run, Experiment]:
@@ -317,34 +357,6 @@ def _rewrite(saved: SavedEstimator, sentence: str) -> None:
         base = saved.folder / BASE
         about = saved.facts.model_copy(update={"sentence": sentence})
         write_estimator(aside, about, saved.arrays, base if base.is_dir() else None)
-
-
-def _saved_as(
-    folder: Path, identity: Identity, answer: Answer, spec: Run, refit: Mapping[str, Any] | None
-) -> Saved | None:
-    """The origin of the saved weights, if it is the model of this run, or of its refit, with all other facts; else None."""
-    try:
-        facts = read_record(folder / RECORD)
-    except (OSError, ValueError):
-        return None
-    saved = Saved(facts.get("logit_gap"), facts.get("trained_again") is True, refit)
-    as_before = {name: facts[name] for name in ("versions", "card", FILES) if name in facts}
-    return saved if facts == json.loads(json.dumps({**_facts(identity, answer, spec, saved), **as_before})) else None
-
-
-def _is_saved(plan: Plan, answer: Answer, spec: Run, refit: Mapping[str, Any] | None, *, adapter: bool) -> bool:
-    """Whether the model of this run, or of its refit, is saved with all that would be written now."""
-    target = plan.store.out / "model"
-    saved = _saved_as(target, plan.identity, answer, spec, refit)
-    if saved is None or (adapter and not (target / ADAPTER).is_dir()):
-        return False
-    try:
-        config, facts = json.loads((target / "config.json").read_bytes()), read_record(target / RECORD)
-    except (OSError, ValueError):
-        return False
-    keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    wanted = model_card(plan.experiment.for_run(spec).pretrained, plan.identity, answer, spec, saved)
-    return keys == output_keys(answer) and facts.get("card") == checksum(str(wanted).encode())
 
 
 def output_keys(answer: Answer) -> dict[str, Any]:
