@@ -309,6 +309,12 @@ def test_a_choice_above_full_and_full_itself(scores: dict[Any, float], shown: st
     assert [row[1].rank for _, row in table.entries()] == [rank] * 2 and shown in entries(table)["a"][0]
 
 
+def test_the_caption_says_where_full_was_not_run() -> None:
+    without = [replace(group, runs=[run for run in group.runs if not run.recipe.is_full]) for group in groups()]
+    captions = [recommendations_table(analyze(some, AnalysisSettings())).caption for some in (without, groups())]
+    assert [caption.endswith("the largest k takes its place.") for caption in captions] == [True, False]
+
+
 def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     analysis = analyze(groups(), AnalysisSettings(by_mean=True))
     table = recommendations_table(analysis)

@@ -120,6 +120,18 @@ def test_the_metric_of_a_task(tmp_path: Path) -> None:
         assert found.runs[0].validation_best == 0.7
 
 
+def test_a_metric_that_is_not_chosen_may_be_a_loss(tmp_path: Path) -> None:
+    loss = {**FIRST, "metric": "loss", "value": "2.5"}
+    for rows in (ROWS[:2], [{**row, "metric": "Accuracy"} for row in ROWS[1:2]]):
+        (found,) = read(tmp_path, [*rows, loss], metrics={"": "acc"})
+        assert (found.evidence.metric, [run.validation_best for run in found.runs]) == ("accuracy", [0.7])
+
+
+def test_of_two_columns_that_differ_in_case_the_usual_name_is_read(tmp_path: Path) -> None:
+    found = runs(tmp_path, {"k": "0", "Score": "0.9"}, {"k": "0", "Score": "0.8"})
+    assert [run.validation_best for run in found] == [0.5, 0.5]
+
+
 def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
     failed = {"k": "0", "seed": "2", "status": "failed", "score": ""}
     rows = [{"k": k, "seed": "1", "metric": "accuracy", "score": "0.7"} for k in ("0", "full")]
@@ -162,11 +174,20 @@ def test_every_name_belongs_to_one_column() -> None:
         *(({"k": k}, f"'{k}' is not a number of layers") for k in ("-1", "1.5", "1e999")),
         *(({name: ""}, f"row 2, column '{name}': the {name} is missing") for name in ("seed", "model", "task")),
         ({"metric": "acc", "value": "85.5"}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
-        *(({"metric": name}, f"{name} is better when it is lower") for name in ("val_loss", "eval/loss", "test-WER")),
+        *(
+            ({"metric": name}, f"{name} is better when it is lower")
+            for name in ("val_loss", "eval/loss", "test-WER", "logloss")
+        ),
         ({"metric": "BLEU", "value": "31.5"}, "31.5 is more than 1, the highest score, of which a point"),
         ({"lr": "-1"}, "-1 is not a learning rate"),
-        *(({"seconds": cost}, f"{cost} is no cost; correct it, or leave the cell empty") for cost in ("-1", "inf")),
+        *(({"seconds": cost}, f"{cost} is impossible; correct it, or leave the cell empty") for cost in ("-1", "inf")),
         *(({"n": n}, f"{n} is not a whole number of at least 1") for n in ("0.5", "inf")),
+        ({"epochs": "inf"}, "inf is impossible"),
+        ({"full": "-"}, "row 2, column 'full': '-' is neither yes nor no"),
+        (
+            {"metric": "neg_loss", "value": "-0.3"},
+            "has scores below 0, of which a share means nothing; give the score of",
+        ),
         ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
         ({"status": "zapped"}, "'zapped' is none of done, failed, pending"),
     ],
@@ -190,6 +211,7 @@ BARE = {"seed": "0", "value": "1"}
         ([{**BARE, "frozen": "1"}], {}, "frozen layers count from the bottom; give the number of layers with --set"),
         ([FIRST, FIRST], {}, "row 3: this run (head only, seed 1) is already in row 2"),
         ([{**FIRST, "n": "50"}, {**FIRST, "k": "1"}], {}, "row 3: the train size is missing"),
+        ([{**FIRST, "epochs": "3"}, {**FIRST, "k": "1"}], {}, "row 3: the number of epochs is missing"),
         ([{"k": "0", "seed": "2", "metric": "", "score": "", "status": "failed"}], {}, "no row has a score"),
         (MINE, {}, "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME"),
         (MINE, {"metrics": {"mine": "f1"}}, "but not in 'f1'"),

@@ -308,12 +308,12 @@ DEFAULT = {  # by task type: the first of these that is defined for the task
     REGRESSION: ("spearmanr",),
     TOKENS: ("entity_f1", "token_accuracy"),
 }
-_ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
+_NAMES = {name: metric.name for metric in _ALL for name in (metric.name, *metric.aliases)}
 
 
 def canonical_name(name: str) -> str:
-    """Our name of a metric, given any of its names. An unknown name is returned unchanged."""
-    return _ALIASES.get(name.lower(), name)
+    """Our name of a metric, given any of its names in any case. An unknown name is returned unchanged."""
+    return _NAMES.get(name.lower(), name)
 
 
 def metrics_for(task_type: str, classes: int, labels: Sequence[str] = ()) -> list[Metric]:

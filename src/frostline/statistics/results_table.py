@@ -137,7 +137,8 @@ def find_columns(table: Table, named: Mapping[str, str], constants: Mapping[str,
         FrostlineError: A named column does not exist, or a needed one is not found.
     """
     _check_names(table, named, constants)
-    lower = {name.lower(): name for name in table.columns if name not in named.values()}
+    free = [name for name in table.columns if name not in named.values()]
+    lower = {name.lower(): name for name in sorted(free, key=str.islower)}  # of "Score" and "score" the latter
     found = {ours: next((lower[name] for name in names if name in lower), None) for ours, names in NAMES.items()}
     chosen = {ours: theirs for ours, theirs in {**found, **named}.items() if theirs and ours not in constants}
     if "score" not in chosen:
@@ -181,9 +182,9 @@ STATUSES = {  # and their other names
     "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
     "pending": ("running", "queued", "scheduled"),
 }
-TRUE = ("1", "1.0", "true", "yes", "full", "all")
+TRUE, FALSE = ("1", "1.0", "true", "yes", "y", "full", "all"), ("", "0", "0.0", "false", "no", "n", "nan")
 LOWER_IS_BETTER = re.compile(
-    "(?<![a-z])(loss|errors?|perplexity|ppl|r?mse|mae|mape|nll|entropy|crossentropy|brier|[wcte]er|deviance)(?![a-z])"
+    "((loss|errors?|perplexity|entropy|deviance)|(?<![a-z])(err|ppl|r?msl?e|mae|mape|nll|brier|[wcte]er))(?![a-z])"
 )
 
 
@@ -244,36 +245,41 @@ class RowReader:
         )
 
     def _check(self, run: RunResult, number: Mapping[str, float | None], n: int) -> None:
-        """Refuse impossible numbers, and metrics that are better when lower."""
-        score, metric, rate = run.validation_best, str(run.metric), run.learning_rate
-        known = METRICS.get(metric)
-        if score is not None and known and known.bounded and not known.lowest <= score <= 1:
-            raise FrostlineError(
-                f"{self._location('score', n)}: {score:g} cannot be {metric}, which goes from {known.lowest:g} to 1; divide "
-                "percentages by 100, or name the metric with --set metric=NAME."
-            )
-        if score is not None and score > 1:
-            raise FrostlineError(
-                f"{self._location('score', n)}: {score:g} is more than 1, the highest score, of which a point is a hundredth; "
-                "divide all scores by the highest possible one, such as percentages by 100."
-            )
-        if LOWER_IS_BETTER.search(metric.lower()):
-            raise FrostlineError(
-                f"{self.table.name}: {metric} is better when it is lower, but the analysis takes higher scores as better; "
-                "choose another metric with --metric, or give its negative under another name."
-            )
+        """Refuse impossible numbers."""
+        rate = run.learning_rate
         if rate is not None and not 0 < rate < inf:
             raise FrostlineError(f"{self._location('learning_rate', n)}: {rate:g} is not a learning rate; correct it.")
-        for name in COSTS:
+        for name in ("num_train_epochs", *COSTS):
             if (value := number[name]) is not None and not 0 <= value < inf:
                 raise FrostlineError(
-                    f"{self._location(name, n)}: {value:g} is no cost; correct it, or leave the cell empty if it is unknown."
+                    f"{self._location(name, n)}: {value:g} is impossible; correct it, or leave the cell empty if it is unknown."
                 )
         for name in ("train_size", "layers"):
             if (value := number[name]) is not None and not (1 <= value < inf and value == int(value)):
                 raise FrostlineError(
                     f"{self._location(name, n)}: {value:g} is not a whole number of at least 1; correct it."
                 )
+
+    def check_score(self, run: RunResult) -> None:
+        """Refuse an impossible score of a run in the chosen metric, and metrics that are better when lower."""
+        score, metric = run.validation_best, str(run.metric)
+        known, column = METRICS.get(metric), self.columns.get("score")
+        place = f"{self.table.name}, {run.run}, column {quoted(column)}" if column else f"{self.table.name}, score"
+        if score is not None and known and known.bounded and not known.lowest <= score <= 1:
+            raise FrostlineError(
+                f"{place}: {score:g} cannot be {metric}, which goes from {known.lowest:g} to 1; divide "
+                "percentages by 100, or name the metric with --set metric=NAME."
+            )
+        if score is not None and score > 1:
+            raise FrostlineError(
+                f"{place}: {score:g} is more than 1, the highest score, of which a point is a hundredth; "
+                "divide all scores by the highest possible one, such as percentages by 100."
+            )
+        if LOWER_IS_BETTER.search(metric.lower()) and "neg" not in metric.lower():
+            raise FrostlineError(
+                f"{self.table.name}: {metric} is better when it is lower, but the analysis takes higher scores as better; "
+                "choose another metric with --metric, or give its negative under another name."
+            )
 
     def _name(self, name: str, n: int) -> str:
         """The model or the task."""
@@ -316,7 +322,11 @@ class RowReader:
     def _tuned(self, n: int) -> tuple[Recipe, int | None]:
         """What was tuned; of a row with frozen layers their number, which stands for another recipe than the one returned."""
         known = self.columns.keys() | self.constants.keys()
-        if (self._text("full", n) or "").lower() in TRUE and "recipe" not in known:
+        if (full := (self._text("full", n) or "").lower()) not in (*TRUE, *FALSE):
+            raise FrostlineError(
+                f"{self._location('full', n)}: {quoted(full)} is neither yes nor no; write one of these."
+            )
+        if full in TRUE and "recipe" not in known:
             return FULL, None
         name = next((name for name in ("recipe", "tuned_layers") if name in known), "frozen_layers")
         text = (self._text(name, n) or "").lower()
@@ -376,6 +386,7 @@ def read_results(
     rows = [reader.row(n) for n in range(len(table))]
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows_of_one_metric(table, rows, _by_task(metrics)):
+        reader.check_score(row.run)
         groups.setdefault((row.run.model, row.run.task), []).append(row)
     if not groups:
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
@@ -393,9 +404,12 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, p
     """The runs of one model and task."""
     model, task, metric = rows[0].run.model, rows[0].run.task, str(rows[0].run.metric)
     layers = _layers(table, rows)
-    if len({row.run.train_size is None for row in rows}) > 1:
-        first = next(row.number for row in rows if row.run.train_size is None)
-        raise FrostlineError(f"{table.name}, row {first}: the train size is missing, which other rows of {task} have.")
+    for name, words in (("train_size", "train size"), ("num_train_epochs", "number of epochs")):
+        without = [row.number for row in rows if getattr(row.run, name) is None]
+        if 0 < len(without) < len(rows):
+            raise FrostlineError(
+                f"{table.name}, row {without[0]}: the {words} is missing, which other rows of {task} have."
+            )
     runs = [_of_layers(row, layers) for row in rows]
     if len({run.num_train_epochs for run in runs}) > 1:
         runs = [replace(run, recipe=run.recipe.for_epochs(run.recipe.epochs or run.num_train_epochs)) for run in runs]
@@ -406,6 +420,11 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, p
         raise FrostlineError(
             f"{table.name}: {chance:g} cannot be the {metric} of a constant prediction for {task}; give a share such as 0.5 with "
             f"--chance {task}=SCORE."
+        )
+    if chance is None and any((run.validation_best or 0.0) < 0 for run in runs):
+        raise FrostlineError(
+            f"{table.name}: {task} has scores below 0, of which a share means nothing; give the score of the best constant "
+            f"prediction with --chance {task}=SCORE."
         )
     evidence = Scores(metric, chance, paired)
     return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
