@@ -261,6 +261,20 @@ def test_an_audit_is_no_part_of_the_training():
         frostline.audit(nn.Identity())
 
 
+@pytest.mark.parametrize("runs_before", [False, True])
+def test_a_compiled_model_stays_whole_and_says_that_no_forward_pass_was_seen(runs_before):
+    torch._dynamo.reset()
+    model = frozen_below("bert", {"classifier"})
+    batch = small_batch(model)
+    model.compile(backend="eager", fullgraph=True)
+    model.train()
+    if runs_before:
+        model(**batch, labels=torch.arange(4) % 3)
+    found = steps(model, batch)
+    assert found.ok and "classifier moved" in found.verdict, found
+    assert "No forward pass of a part was seen" in found.verdict and "can be cached" not in found.verdict, found
+
+
 def test_two_checkpoints(tmp_path, frostline):
     """A model without a head, with one, of an old version, and trained: what moved is named, and the exit code says it."""
     model = small_model("bert", layers=3)

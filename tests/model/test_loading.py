@@ -75,6 +75,7 @@ FILES = {
         {"adapter_config.json": {"model_name": "b"}},
         "only an adapter of b",
     ),
+    "an adapter beside a model": ([], OF_ADAPTER, "has an adapter beside its weights, which transformers would load"),
     "a pointer for weights": ([], {WEIGHTS: POINTER}, f"model.safetensors {OF_LFS}"),
     "a pointer for a tokenizer": ([], {TOKENIZER: POINTER}, f"tokenizer.json {OF_LFS}"),
     "a pointer for a vocabulary": ([TOKENIZER], {"vocab.txt": POINTER}, f"vocab.txt {OF_LFS}"),

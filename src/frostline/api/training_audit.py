@@ -123,6 +123,11 @@ class TrainingAudit:
         first = f"{after}, {named(moved)} moved ({counts}), and {named(still or moved)} did not, to the bit."
         if not still:
             first = f"{after}, something has moved in all parts ({counts}): none is frozen."
+        if not any(part.seconds for part in self.parts):
+            return (
+                f"{first} No forward pass of a part was seen, as in a compiled model, so what ran backward, dropped values and "
+                "took time is not known: audit the model without torch.compile."
+            )
         if not self.below:
             return f"{first} No part lies below everything that requires gradients, so nothing can be cached."
         below = [part for part in self.parts if part.name in self.below]
@@ -264,6 +269,8 @@ class audit:
 
     def _begins(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, *_: Any) -> None:
+            if torch.compiler.is_compiling():  # what is compiled stays so after the audit
+                return
             if module.training or torch.is_grad_enabled():  # not what is only predicted
                 self._called_at[name] = perf_counter()
 
@@ -273,6 +280,8 @@ class audit:
         part = self.parts[name]
 
         def hook(module: nn.Module, _: Any, output: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
             begun = self._called_at.pop(name, None)
             if begun is not None:
                 part.seconds += perf_counter() - begun

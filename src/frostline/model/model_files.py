@@ -316,7 +316,7 @@ def require_files(name: str, folder: Path) -> None:
     """Check that a folder has weights in safetensors and a tokenizer, and that a model of frostline is what was saved.
 
     Raises:
-        FrostlineError: One of them is missing, or the model was changed.
+        FrostlineError: One of them is missing, the model was changed, or an adapter would be loaded with it.
     """
     _require_content(
         name,
@@ -331,6 +331,11 @@ def require_files(name: str, folder: Path) -> None:
     weights = readable(lambda: weight_files(folder), name, f"its {INDEX} cannot be read")
     if not weights:
         raise FrostlineError(f"The model {name} has no weights in safetensors. {_instead_of_weights(name, folder)}.")
+    if (folder / ADAPTER).is_file():
+        raise FrostlineError(
+            f"The model {name} has an adapter beside its weights, which transformers would load if PEFT is installed: merge it "
+            f"into the model with PEFT's merge_and_unload and give that, or remove {ADAPTER} to do without it."
+        )
     if absent := [file.name for file in weights if not file.exists()]:
         raise FrostlineError(
             f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again "
