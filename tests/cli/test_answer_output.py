@@ -98,6 +98,11 @@ def test_screens() -> None:
     assert_like(Path(__file__).with_name("answers.txt"), texts)
 
 
+def test_without_a_reference_choices_are_compared_with_the_best() -> None:
+    size = replace(CASES["four choices"].sizes[0], reference=None, reference_is_full=False)
+    assert "points below the best" in choices_table(size, 99)[0][0]
+
+
 def test_the_chosen_line_is_marked_and_every_choice_fits_in_a_long_table() -> None:
     lines = choices_table(CASES["a deep model"].sizes[0], 99)
     assert [kind for _, kind in lines].count("chosen") == 1 and len(lines) == 1 + DEPTH + 2

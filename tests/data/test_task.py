@@ -117,7 +117,7 @@ def test_unclear_labels_are_refused(labels: list[Any], options: dict[str, Any], 
     ("trained", "given", "message"),
     [
         *((["1.5", "2"], ["1.5", one], "row 2, column 'label': .* is not a") for one in ("nan", "1_000", "１", "n/a")),
-        (["1.5", "2"], ["1.5", "1e999"], "row 2, column 'label': '1e999' is too large"),
+        *((["1.5", "2"], ["1.5", large], f"row 2, column 'label': '{large}' is too large") for large in ("1e999", "-1e39")),
         (["positive", "negative"], ["negative", "Positive"], r"row 2, .* the label 'Positive' \(did you mean 'positive'\?\)"),
         (["positive", "negative"], ["other"], r"the 2 training labels \('negative', 'positive'\); correct it, or add such rows"),
         (["pos", "neg"], ["neg", "pos\u200b"], r"did you mean 'pos'\? They differ in U\+\w+ ZERO WIDTH SPACE\) is none of"),

@@ -312,7 +312,7 @@ def test_a_choice_above_full_and_full_itself(scores: dict[Any, float], shown: st
 def test_the_caption_says_where_full_was_not_run() -> None:
     without = [replace(group, runs=[run for run in group.runs if not run.recipe.is_full]) for group in groups()]
     captions = [recommendations_table(analyze(some, AnalysisSettings())).caption for some in (without, groups())]
-    assert [caption.endswith("the largest k takes its place.") for caption in captions] == [True, False]
+    assert [caption.endswith("the largest k that has one takes its place.") for caption in captions] == [True, False]
 
 
 def test_by_mean_it_has_measured_differences_and_no_probability() -> None:

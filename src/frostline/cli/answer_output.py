@@ -44,7 +44,7 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
     if len(choices) > rows:
         first = by_interest(choices, chosen, size.reference)[: rows - 1]
         shown = [choice for choice in choices if choice.choice in first]
-    reference = "full" if size.reference_is_full or not size.reference else size.reference
+    reference = "full" if size.reference_is_full else size.reference or "the best"
     of = whole(size)
     layers = "cost" if "epoch" in of else "layers" if of == "all layers" else f"of {reference}"
     score = "expected" if size.choices else "score"

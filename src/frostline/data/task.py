@@ -1,6 +1,5 @@
 """The prediction task, decided once from the training table, and the targets of a table."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -116,6 +115,9 @@ def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels
     )
 
 
+LARGEST = float(np.finfo(np.float32).max)  # models compute with numbers up to this one
+
+
 def targets_of(table: Table, task: Task, texts: Sequence[str], *, trained: bool = False) -> Targets:
     """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
 
@@ -132,7 +134,7 @@ def targets_of(table: Table, task: Task, texts: Sequence[str], *, trained: bool 
     if task.task_type == REGRESSION:
         for n, (cell,) in enumerate(given):
             is_number = NUMBER.fullmatch(cell.strip())
-            if not is_number or not math.isfinite(float(cell)):
+            if not is_number or abs(float(cell)) > LARGEST:
                 wrong = f"is not a number; write one with a decimal point, or pass --task-type {CLASSIFICATION}"
                 raise FrostlineError(
                     f"{table.location(n, column)}: {quoted(cell)} {'is too large; correct it' if is_number else wrong}."

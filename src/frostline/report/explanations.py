@@ -122,7 +122,7 @@ def training_time(answer: Answer) -> str | None:
 
 
 MANY_SHARED = 0.05  # of the validation texts
-OFF_SCALE = -0.25  # R² that numbers lose alone by an offset of half a standard deviation of the labels
+OFF_SCALE = 0.25  # R² that numbers lose by an offset of half a standard deviation of the labels
 RARE = 1 / 3  # of an even share of the examples; accuracy hardly depends on a class that is rarer
 
 
@@ -146,12 +146,14 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
 
     A correlation does not see it: a model that started near 0 and was trained for few steps has not reached it yet.
     """
-    found = replace(split, metric="r2").score(numbers, np.flatnonzero(scored_rows(numbers)))
-    if not found < OFF_SCALE:
+    rows = np.flatnonzero(scored_rows(numbers))
+    found, pearson = (replace(split, metric=name).score(numbers, rows) for name in ("r2", "pearson"))
+    if not (possible := pearson**2) - found > OFF_SCALE:
         return ""
     return (
-        f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and that of the "
-        "labels' mean is 0. Train on labels with mean 0 and standard deviation 1, or use only their order."
+        f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and would be "
+        f"{formatting.score(possible)} with another offset and scale. Train on labels with mean 0 and standard deviation 1, or "
+        "use only their order."
     )
 
 

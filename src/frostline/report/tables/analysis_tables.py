@@ -79,7 +79,7 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
     elif settings.sure is None and any(taken_for_all_layers(group.sizes[0], group.layers) for group in analysis.groups):
         caption += f" The largest k is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     if any(group.sizes[0].reference and not group.sizes[0].reference_is_full for group in analysis.groups):
-        caption += " Where full fine-tuning was not run, the largest k takes its place."
+        caption += " Where full fine-tuning has no result, the largest k that has one takes its place."
     models = [column for model in layers for column in columns_of(model)]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
