@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -25,7 +26,7 @@ from frostline.training.forward import training_batches
 from frostline.training.train import training_session
 from frozen.passes import bytes_of
 from small_models import small_model
-from tiny import plan_of
+from tiny import plan_of, sentences
 from training.runs import context_of, named_spec, spec_of
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
@@ -161,6 +162,19 @@ def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
     for found, names in zip(layers, trained, strict=True):
         assert found is not None and {anatomy.places[name] for name in names} >= {found[1]}
     assert len({found[1] for found in layers if found}) > 1 and note.startswith("random-1 trains other layers")
+
+
+@pytest.mark.parametrize(
+    ("tune", "weights", "noted"), [("0,1", "balanced", 0), ("words,1", "balanced", 1), ("words,1", "none", 0)]
+)
+def test_ways_without_class_weights_are_noted(
+    tiny_bert: Path, tmp_path: Path, tune: str, weights: str, noted: int
+) -> None:
+    train = pd.DataFrame(sentences(40))
+    made = plan_of(
+        model=str(tiny_bert), train=train, tune=tune, out=str(tmp_path / "o"), class_weights=weights, test="none"
+    )
+    assert sum("TF-IDF models and SetFit weight all examples alike" in note for note in made.notes) == noted
 
 
 def test_every_parameter_of_the_model_counts_once_and_low_rank_factors_beside_them() -> None:

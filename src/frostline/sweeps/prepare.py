@@ -39,6 +39,10 @@ from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
 from frostline.training.run import Run, StepPlan, phases_of
 from frostline.training.start import require_peft, with_modules
 
+UNWEIGHTED = (
+    "Class weights count in the training loop only: linear probes, TF-IDF models and SetFit weight all examples alike."
+)
+
 
 def prepare(
     spec: Settings,
@@ -123,6 +127,7 @@ def prepare(
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
             *notes_on_metric(spec, identity),
+            *[UNWEIGHTED] * (spec.class_weights != "none" and (probes or not all(run.way.in_loop for run in runs))),
         ),
     )
     return load_upper_layers(plan)
