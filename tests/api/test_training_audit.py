@@ -3,6 +3,7 @@
 import logging
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -259,6 +260,28 @@ def test_an_audit_is_no_part_of_the_training():
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     with pytest.raises(frostline.FrostlineError, match="Identity has no parameter"):
         frostline.audit(nn.Identity())
+
+
+class Prompted(nn.Module):
+    """A frozen model whose inputs a trained vector changes, which belongs to no module that is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.prompt = nn.Parameter(torch.ones(8))
+        self.layers = nn.ModuleList(nn.Linear(8, 8).requires_grad_(False) for _ in range(2))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, input_ids, labels):
+        x = nn.functional.one_hot(input_ids[:, 0] % 8, 8) * self.prompt
+        for layer in self.layers:
+            x = layer(x)
+        return SimpleNamespace(loss=nn.functional.cross_entropy(self.head(x), labels))
+
+
+def test_layers_above_a_trained_vector_do_not_run_backward_for_nothing():
+    found = steps(Prompted(), {"input_ids": torch.arange(8)[:, None]})
+    assert kinds(found) == {("low parameter", False)}, found
+    assert "though frozen, because the model itself moved, whose place is not known" in str(found.findings[0])
 
 
 @pytest.mark.parametrize("runs_before", [False, True])

@@ -11,7 +11,7 @@ model are the layers in its lists of modules, and the largest modules outside of
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -419,7 +419,7 @@ class audit:
             "moved, and belongs to a frozen part: call eval() of this part after model.train()",
         )
         yield from self._tied()
-        yield from _costs(parts, moving=bool(self._largest_rate))
+        yield from _costs(parts, self._called, moving=bool(self._largest_rate))
 
     def _tied(self) -> Iterator[Finding]:
         """A tensor that two parts share, of which one is trained otherwise and the other frozen."""
@@ -445,11 +445,15 @@ class audit:
                 )
 
 
-def _costs(parts: Sequence[Part], *, moving: bool) -> Iterator[Finding]:
-    """What makes the backward pass longer, and what prevents caching. Without ``moving``, the learning rate was zero."""
+def _costs(parts: Sequence[Part], called: Container[str], *, moving: bool) -> Iterator[Finding]:
+    """What makes the backward pass longer, and what prevents caching. Without ``moving``, the learning rate was zero.
+
+    Where a part lies that is not ``called``, such as a soft prompt, is not known.
+    """
     order = {part.name: n for n, part in enumerate(parts)}
     learns = {part.name for part in parts if part.moved or (part.trained and not moving)}
-    lowest = next((n for n, part in enumerate(parts) if part.name in learns), len(parts))
+    unplaced = [name for name in order if name in learns and name not in called]
+    lowest = 0 if unplaced else next((n for n, part in enumerate(parts) if part.name in learns), len(parts))
     yield from _about(
         [part.name for part in parts[:lowest] if part.backward],
         ("backward for nothing", False),
@@ -459,6 +463,8 @@ def _costs(parts: Sequence[Part], *, moving: bool) -> Iterator[Finding]:
     if through:
         below = [name for name in order if name in learns and order[name] < order[through[0]]]
         reason = f"{named(below)} below moved" if below else "inputs required gradients"
+        if unplaced and not below:
+            reason = f"{named(unplaced)} moved, whose place is not known, or {reason}"
         yield from _about(through, ("low parameter", False), f"ran backward, though frozen, because {reason}")
     yield from _about(
         [part.name for part in parts if part.dropout and not part.trained],
