@@ -103,6 +103,14 @@ FILES = {
         "runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose",
     ),
 }
+
+
+def in_8_bits(weights):
+    for name in [name for name in weights if name.endswith("output.dense.weight")]:
+        scale = weights[name].abs().max() / 448
+        weights |= {name: (weights[name] / scale).to(torch.float8_e4m3fn), f"{name}_scale": scale.reshape(1)}
+
+
 # Changes of a folder, and what the message says.
 CONTENTS = {
     # plain transformers cannot load this either
@@ -125,6 +133,17 @@ CONTENTS = {
     "code from elsewhere": (
         lambda folder: edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"}),
         "comes with Python code of its own, which is not run unless you trust it: read it, and",
+    ),
+    "quantized weights of an unknown method": (
+        lambda folder: (
+            edit_config(folder, quantization_config={"quant_method": "modelopt"}),
+            edit_weights(folder, in_8_bits),
+        ),
+        "are quantized (encoder.layer.0.attention.output.dense.weight), and transformers would read them without their scales",
+    ),
+    "quantized weights of no method": (
+        lambda folder: edit_weights(folder, in_8_bits),
+        "are quantized (encoder.layer.0.attention.output.dense.weight), and transformers would read them without their scales",
     ),
     "too few weights": (
         lambda folder: edit_weights(folder, lambda weights: [weights.pop(n) for n in list(weights) if "layer.1." in n]),

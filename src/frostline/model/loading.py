@@ -48,7 +48,16 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of, streamed
 from frostline.model.terms import HEAD, OUTPUT_KEYS, POOLER
 from frostline.model.tokens import is_token, padding_fill, tokenized, vocabulary_size
-from frostline.model.weights import Source, floating_type, is_unread, read_weight, shapes_in, unread, weight_bytes
+from frostline.model.weights import (
+    Source,
+    floating_type,
+    is_unread,
+    quantized_in,
+    read_weight,
+    shapes_in,
+    unread,
+    weight_bytes,
+)
 
 
 class _StandIn:
@@ -166,8 +175,10 @@ def load_weights(
     ``kind`` is the class that loads it, such as ``AutoModel``; ``more`` are other arguments of its ``from_pretrained``.
 
     Raises:
-        FrostlineError: transformers cannot load it (the message says ``unloadable``), or its layers cannot be streamed.
+        FrostlineError: transformers cannot load it (the message says ``unloadable``) or reads quantized weights as plain
+            numbers, or its layers cannot be streamed.
     """
+    names_method = getattr(config, "quantization_config", None) is not None
     options = {"config": config, "dtype": dtype, "output_loading_info": True, **more}
 
     def read(values: Mapping[str, Any] | None = None) -> tuple[PreTrainedModel, Any]:
@@ -187,7 +198,14 @@ def load_weights(
                 "model with --no-stream."
             )
         with quiet_loading():
-            return readable(load, name, unloadable)  # type: ignore[no-any-return]
+            model, info = readable(load, name, unloadable)
+        restored = names_method and getattr(model.config, "quantization_config", None) is None
+        if not restored and not is_quantized(model) and (key := quantized_in(weight_files(folder))):
+            raise FrostlineError(
+                f"The weights of {name} are quantized ({key}), and transformers would read them without their scales. Choose the "
+                "model that they were made from."
+            )
+        return model, info
 
     if not streams(readable(lambda: weight_bytes(weight_files(folder), dtype), name, unloadable)):
         model, info = read()
@@ -196,6 +214,11 @@ def load_weights(
     model, info, sources = skeleton(name, folder, read, dtype)
     streamed(model, sources, torch.device(device))
     return model.eval(), info
+
+
+def is_quantized(model: PreTrainedModel) -> bool:
+    """Whether transformers keeps the weights of a model quantized."""
+    return getattr(model, "hf_quantizer", None) is not None
 
 
 def load_saved(
@@ -289,6 +312,10 @@ def load_pretrained(
         ignore_mismatched_sizes=True,
         **trust,
     )
+    if is_quantized(model):
+        raise FrostlineError(
+            f"The weights of {name} are quantized and cannot be trained. Choose the model that they were made from."
+        )
     settle_padding(model, tokenizer)
     anatomy = find_layers(model)
     if depth is not None and anatomy.count != depth:

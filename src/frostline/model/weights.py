@@ -63,6 +63,17 @@ def floating_type(files: Iterable[Path]) -> torch.dtype:
     return torch.float32
 
 
+def quantized_in(files: Iterable[Path]) -> str | None:
+    """A weight whose numbers have one byte or less, and need a scale to be read; None if there is none. Masks are no weights."""
+    for file in files:
+        with safe_open(file, "pt") as opened:
+            for key in opened.keys():  # noqa: SIM118
+                kind = opened.get_slice(key).get_dtype()
+                if kind.startswith(("F8", "F4")) or (kind in ("I8", "U8") and key.endswith("weight")):
+                    return str(key)
+    return None
+
+
 def unread(shape: Iterable[int], device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
     """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
 
