@@ -115,6 +115,16 @@ def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> No
     assert any(tries) and not tries[-1]
 
 
+@pytest.mark.parametrize(("score", "ends"), [(0.99, True), (0.7, False)])
+def test_nothing_is_taught_to_full_if_a_probe_scores_more_than_it_can_be_worth(score: float, ends: bool) -> None:
+    rows = Rows(same_errors=True)
+    rows.logits["probe"] = rows.logits_with(score)
+    seen = nothing_seen(rows, budget_given=1000.0, alternatives=("probe",), alternative_score=score - 0.02)
+    stop, _ = run_search(seen, lambda one: 0.5, rows)
+    assert stop.why.startswith("A model that trains no layer scores so high") == ends == (not stop.nothing_learned)
+    assert ({one.learning_rate for one in seen.tried("full")} == set(RATES)) != ends and best(seen) == "probe"
+
+
 def test_a_failed_k_is_tried_at_lower_learning_rates() -> None:
     def fails(recipe: Recipe, above: float = 0.0) -> Any:
         return lambda one: None if one.recipe == recipe and one.learning_rate > above else FLAT[one.recipe]

@@ -186,6 +186,10 @@ class Surrogate:
         """The expected value of a recipe, trained or not."""
         return float(self.step.values[self.estimate.names.index(recipe)])
 
+    def highest_value(self, recipe: Recipe) -> float:
+        """The value of a recipe that has the highest possible score."""
+        return HIGHEST - self.rule.price * float(self.step.costs[self.estimate.names.index(recipe)])
+
     def gain(self, candidates: Sequence[Candidate], elsewhere: float = -math.inf) -> float:
         """The expected gain of training these candidates, in score, above the value of the best choice ``elsewhere``."""
         added: dict[int, set[str]] = {}
@@ -427,6 +431,14 @@ class Observations:
             own_rows=self.own_rows,
         )
         return Surrogate(estimate, self.rule, next(one for one in estimate.choices if one.name == reference), step)
+
+    def may_win(self, recipe: Recipe) -> bool:
+        """Whether a recipe would be worth more than the best choice so far if it had the highest possible score."""
+        surrogate = self.surrogate()
+        if surrogate is None or self.rule.sure is not None:
+            return True
+        best = max(self.best_elsewhere, self.rule.value(surrogate.best))
+        return surrogate.highest_value(recipe) > best
 
     def is_unfitted(self, recipe: Recipe) -> bool:
         """Whether a run at the best learning rate of a recipe has not fitted the examples that it was trained on."""

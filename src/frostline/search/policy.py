@@ -227,9 +227,14 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     trained: list[Recipe] = [reference, *space.ways, *longer, space.first, space.head_only]
     rates = sorted(space.learning_rates, key=lambda one: (one != likely, -one))
     best = seen.best_learning_rate(reference)
-    every = [(recipe, rate) for recipe in (reference, *space.ways, *longer) for rate in rates]
+    if any(map(seen.above_baseline, trained)):
+        return None
+    able = [recipe for recipe in (reference, *space.ways, *longer) if seen.may_win(recipe)]
+    if not able:
+        return Stop(ALTERNATIVE_IS_ENOUGH)
+    every = [(recipe, rate) for recipe in able for rate in rates]
     enough: float | None = None  # the budget that allows the first run for which this one is too small
-    for recipe, rate in (*((one, best) for one in longer if best), *every):
+    for recipe, rate in (*((one, best) for one in longer if best and one in able), *every):
         if any(map(seen.above_baseline, trained)):
             break
         both, one = (seen.missing(space.candidates(recipe, rate, space.seeds[:count])) for count in (2, 1))
@@ -253,7 +258,7 @@ def _train_longer(seen: Observations) -> Batches:
     shorter = seen.space.reference
     for recipe in seen.space.longer(shorter):
         rate = seen.best_learning_rate(shorter)
-        if rate is None or not seen.is_unfitted(shorter):
+        if rate is None or not seen.is_unfitted(shorter) or not seen.may_win(recipe):
             return
         candidates = (Candidate(recipe, rate, seen.space.seeds[0]),)
         if seen.fits_budget(candidates):

@@ -309,7 +309,7 @@ class Search:
         seen, reference = self.seen, self.seen.space.reference
         if self.longer is None or (seen.budget_given is not None and stop.enough is not None):
             return ""
-        if not stop.nothing_learned and not seen.is_unfitted(reference):
+        if not seen.may_win(reference) or not (stop.nothing_learned or seen.is_unfitted(reference)):
             return ""
         unfitted = f"{in_words(reference, capital=True)} has not fitted its examples yet."
         why = stop.why if stop.nothing_learned else unfitted

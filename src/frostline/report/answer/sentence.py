@@ -13,6 +13,7 @@ from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
+from frostline.statistics.decision import HIGHEST
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
 from frostline.statistics.recipe import FULL, NAMED, Recipe
@@ -60,6 +61,14 @@ class Comparison:
         """The name of the baseline, with its score."""
         known = self.evidence.chance
         return f"the {names.baseline(self.evidence.metric)}{'' if known is None else f' ({score(known)})'}"
+
+    def may_win(self, full: Cell) -> bool:
+        """Whether full fine-tuning would be worth more than what is recommended if it had the highest possible score."""
+        costs = {one.choice: one.cost_of_full for one in self.curve.choices}
+        decision, price = self.curve.decision, self.settings.price
+        return (
+            decision is None or self.settings.sure is not None or HIGHEST - price * costs[full.recipe] > decision.value
+        )
 
     def share(self, cell: Cell) -> Ratio | None:
         """The share of full fine-tuning that the sentence reports; None if it is undefined."""
@@ -160,7 +169,7 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
             " Full fine-tuning was not run here." if of_table else " Full fine-tuning was not run: add full to --tune."
         )
     text += _times_not_comparable(cells, full)
-    if has_not_fitted(full, search.longest):
+    if has_not_fitted(full, search.longest) and comparison.may_win(full):
         text += (
             f" {capitalized(tuning(full.recipe))} scores {score(full.train_last.mean)} on examples that it was trained on and "
             f"{score(full.validation_last.mean)} on validation. It has not fitted its examples yet, so longer training may help."
