@@ -145,6 +145,16 @@ CONTENTS = {
         lambda folder: edit_weights(folder, in_8_bits),
         "are quantized (encoder.layer.0.attention.output.dense.weight), and transformers would read them without their scales",
     ),
+    "more layers than the configuration says": (
+        lambda folder: edit_config(folder, num_hidden_layers=2),
+        "more in their layers than its config.json describes (encoder.layer.2.attention.output.LayerNorm.weight)",
+    ),
+    "an adapter among the weights": (
+        lambda folder: edit_weights(
+            folder, lambda w: w.update({"encoder.layer.1.lora_A.default.weight": torch.ones(2, 2)})
+        ),
+        "more in their layers than its config.json describes (encoder.layer.1.lora_A.default.weight)",
+    ),
     "too few weights": (
         lambda folder: edit_weights(folder, lambda weights: [weights.pop(n) for n in list(weights) if "layer.1." in n]),
         "The model's weights lack 16 parameters of its body (bert.encoder.layer.1.",

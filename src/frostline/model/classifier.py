@@ -36,6 +36,7 @@ from frostline.model.loading import (
     UNLOADABLE,
     load_saved,
     load_tokenizer,
+    refuse_left_out,
     settle_padding,
 )
 from frostline.model.model_files import (
@@ -240,6 +241,7 @@ def load_classifier(
     if library == "transformers":
         kind = MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION]
         model, info = load_saved(folder, kind, UNLOADABLE, trust_remote_code=trust_remote_code, streams=streams)
+        refuse_left_out(str(folder), model, info["unexpected_keys"])
         if info["missing_keys"]:
             raise FrostlineError(
                 f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give "

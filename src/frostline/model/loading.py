@@ -6,7 +6,8 @@ model. A checkpoint whose weights it must compute from others is refused.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,21 @@ def is_quantized(model: PreTrainedModel) -> bool:
     return getattr(model, "hf_quantizer", None) is not None
 
 
+IN_LAYER = re.compile(r"(.*?)\.(\d+)\..*weight")  # the list of layers, and the number of the layer in it
+
+
+def refuse_left_out(name: str, model: PreTrainedModel, left: Iterable[str], depth: int | None = None) -> None:
+    """Raise an error if weights of the layers of a model are ``left`` out, unless of layers above its ``depth``."""
+    lists = {found[1] for key, _ in model.base_model.named_parameters() if (found := IN_LAYER.fullmatch(key))}
+    for key in sorted(left):
+        found = IN_LAYER.fullmatch(key.removeprefix(f"{model.base_model_prefix}."))
+        if found and found[1] in lists and (depth is None or int(found[2]) < depth):
+            raise FrostlineError(
+                f"The weights of {name} have more in their layers than its config.json describes ({key}), such as more layers "
+                "or an adapter. Download the model again, merge the adapter into it, or correct config.json."
+            )
+
+
 def load_saved(
     folder: Path, kind: Any, unloadable: str, *, trust_remote_code: bool, streams: Streams
 ) -> tuple[PreTrainedModel, Any]:
@@ -317,6 +333,7 @@ def load_pretrained(
             f"The weights of {name} are quantized and cannot be trained. Choose the model that they were made from."
         )
     settle_padding(model, tokenizer)
+    refuse_left_out(name, model, info["unexpected_keys"], depth)
     anatomy = find_layers(model)
     if depth is not None and anatomy.count != depth:
         raise FrostlineError(
