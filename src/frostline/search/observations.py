@@ -237,6 +237,9 @@ class Observations:
     budget_of_leader: float | None = None
     price_of_budget: float | None = None
     _surrogate: tuple[int, Surrogate | None] | None = field(default=None, init=False, repr=False, compare=False)
+    _runs: tuple[int, dict[tuple[Recipe, float], list[RunResult]]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
     def chance(self) -> float:
@@ -341,20 +344,24 @@ class Observations:
         return tuple(found)
 
     def scores(self, recipe: Recipe, learning_rate: float) -> dict[int, float]:
-        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.cells.succeeded`).
+        """Scores of the runs that count for the mean, by seed."""
+        return {int(run.seed): run.score for run in self._counted(recipe, learning_rate)}
 
-        Empty if each of them predicts the same for every row: the answer knows no score of such a recipe either. The reference
-        keeps its scores, because all others are compared with it.
+    def _counted(self, recipe: Recipe, rate: float) -> list[RunResult]:
+        """The runs at a learning rate that count for its mean (:func:`frostline.statistics.cells.succeeded`).
+
+        There are none if each of them predicts the same for every row: the answer knows no score of such a recipe either. The
+        reference keeps its runs, because all others are compared with it.
         """
-        finished = self._finished()
-        known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
-        good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (recipe, learning_rate)])
+        if self._runs is None or self._runs[0] != len(self.known):  # an observation never changes
+            self._runs = len(self.known), self._by_recipe_and_rate()
+        good = succeeded(self._runs[1].get((recipe, rate), []))
         usable = recipe == self.space.reference or any(run.outcome in ANSWERS for run in good)
-        return {int(run.seed): run.score for run in good} if usable else {}
+        return good if usable else []
 
-    def _finished(self) -> list[RunResult]:
+    def _by_recipe_and_rate(self) -> dict[tuple[Recipe, float], list[RunResult]]:
         """All finished runs, with the columns of results.csv that the statistics need."""
-        return [
+        finished = [
             RunResult(
                 recipe=one.recipe,
                 learning_rate=one.learning_rate,
@@ -367,6 +374,11 @@ class Observations:
             )
             for one, seen in self.known.items()
         ]
+        found: dict[tuple[Recipe, float], list[RunResult]] = {}
+        clear = clear_distance(finished, self.evidence)
+        for one, run in zip(self.known, with_outcomes(finished, self.chance, clear), strict=True):
+            found.setdefault((one.recipe, one.learning_rate), []).append(run)
+        return found
 
     def best_learning_rate(self, recipe: Recipe) -> float | None:
         """The learning rate with the best mean score over the seeds that all learning rates share; None without a score."""
@@ -386,13 +398,6 @@ class Observations:
         rate = self.best_learning_rate(recipe)
         return [] if rate is None else self._counted(recipe, rate)
 
-    def _counted(self, recipe: Recipe, rate: float) -> list[RunResult]:
-        """The runs at a learning rate that count for its mean."""
-        good = self.scores(recipe, rate)
-        return [
-            run for run in self._finished() if (run.recipe, run.learning_rate) == (recipe, rate) and run.seed in good
-        ]
-
     def _at_other_rates(self) -> list[RunResult]:
         """The runs that count for the mean of a learning rate that is not the best one of its recipe."""
         found = []
@@ -404,7 +409,7 @@ class Observations:
 
     def surrogate(self) -> Surrogate | None:
         """What is expected of every recipe; None before the reference has a score."""
-        if self._surrogate is None or self._surrogate[0] != len(self.known):  # an observation never changes
+        if self._surrogate is None or self._surrogate[0] != len(self.known):
             self._surrogate = len(self.known), self._new_surrogate()
         return self._surrogate[1]
 
