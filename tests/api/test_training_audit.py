@@ -284,6 +284,17 @@ def test_layers_above_a_trained_vector_do_not_run_backward_for_nothing():
     assert "though frozen, because the model itself moved, whose place is not known" in str(found.findings[0])
 
 
+def test_a_head_that_is_nothing_but_the_embeddings_is_tied():
+    """Only the head of a GPT-2 for generation is to be trained."""
+    model = small_model("gpt2")
+    model.score.weight = model.transformer.wte.weight
+    model.num_labels = model.config.num_labels = len(model.score.weight)
+    model.requires_grad_(False)
+    model.score.weight.requires_grad_(True)
+    (found,) = (finding for finding in steps(model, small_batch(model)).findings if finding.kind == "tied")
+    assert set(found.names) == {"transformer.wte.weight", "score.weight"}
+
+
 @pytest.mark.parametrize("runs_before", [False, True])
 def test_a_compiled_model_stays_whole_and_says_that_no_forward_pass_was_seen(runs_before):
     torch._dynamo.reset()

@@ -422,10 +422,11 @@ class audit:
         yield from _costs(parts, self._called, moving=bool(self._largest_rate))
 
     def _tied(self) -> Iterator[Finding]:
-        """A tensor that two parts share, of which one is trained otherwise and the other frozen."""
+        """A tensor that two parts share, of which one is trained otherwise and the other frozen, or has nothing else."""
         names_of = dict[int, list[str]]()
         for name, parameter in self.parameters.items():
             names_of.setdefault(id(parameter), []).append(name)
+        mixed = 0 < len(self._trained) < len(names_of)
         for shared, names in names_of.items():
             parts = {self.place[name] for name in names}
             if len(parts) == 1:
@@ -438,7 +439,7 @@ class audit:
                 }
                 for part in parts
             ]
-            if {True} in others and {False} in others:
+            if ({True} in others and {False} in others) or (mixed and set() in others):
                 state = "trained" if shared in self._trained else "frozen"
                 yield from _about(
                     names, ("tied", False), f"share one tensor, which is therefore {state} in all of these parts"
