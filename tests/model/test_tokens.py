@@ -34,7 +34,16 @@ from frostline.data.examples import Texts
 from frostline.data.tags import joined
 from frostline.model.classifier import Classifier
 from frostline.model.loading import load_tokenizer
-from frostline.model.tokens import CHUNK, Tokens, chunks_within, encode, suited, vocabulary_size, vocabulary_tables
+from frostline.model.tokens import (
+    CHUNK,
+    Tokens,
+    chunks_within,
+    encode,
+    notes_on_tokens,
+    suited,
+    vocabulary_size,
+    vocabulary_tables,
+)
 from small_models import bare_tokenizer
 from tagged import split_tokenizer
 
@@ -287,6 +296,18 @@ def test_sentences_of_words_have_the_tokens_of_running_text(tmp_path, family):
             start += len(word) + bool(word)
         cut = encode(tokenizer, [joined(words)], None, 12, of_words=True)
         assert set(cut.words.tolist()) <= set(tokens.words.tolist()) and cut.lengths[0] == min(12, tokens.lengths[0])
+
+
+@pytest.mark.parametrize(("model_type", "noted"), [("llama", False), ("qwen2", True)])
+def test_a_class_that_gives_other_tokens_than_the_file_is_noted(tmp_path, model_type, noted):
+    """transformers reads every tokenizer of a Qwen 2 as that of Qwen 2, which splits digits in another way."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    learned_tokenizer(PreTrainedTokenizerFast, byte_level(add_prefix_space=True)).save_pretrained(tmp_path)
+    tokenizer = load_tokenizer("m", tmp_path)
+    notes = notes_on_tokens(encode(tokenizer, ["he"], None, 9), tokenizer, tmp_path)
+    assert ["builds the tokenizer as a Qwen2Tokenizer, which gives texts other" in note for note in notes] == [
+        True
+    ] * noted
 
 
 def test_sentences_of_words_are_encoded_word_by_word():

@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from frostline import FrostlineError
 from frostline.data.tags import words_of
@@ -272,6 +273,31 @@ ZEROED_TYPES = (
     "The tokenizer gives tokens types that the model does not have, such as type 1 for a second text. "
     "They are read as type 0."
 )
+OTHER_TOKENS = (
+    "transformers builds the tokenizer as a {}, which gives texts other tokens than the model's tokenizer.json: if the model was "
+    "pretrained with those, scores are lower than they could be."
+)
+SAMPLE = "In 2023, the film's budget wasn't 650,841.20 €; naïve CamelCase  fans said: 'Größe?' WOW!"
+
+
+def notes_on_tokens(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list[str]:
+    """What is peculiar about the tokens of examples, and about the tokenizer of the model in a folder."""
+    other = [OTHER_TOKENS.format(type(tokenizer).__name__)] * _differs_from_file(tokenizer, folder / "tokenizer.json")
+    return [*[ZEROED_TYPES] * tokens.zeroed_types, *other]
+
+
+def _differs_from_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> bool:
+    """Whether a tokenizer gives a text other tokens than its file, aside from those around a text."""
+    if not (tokenizer.is_fast and file.is_file()):
+        return False
+    try:
+        of_file = PreTrainedTokenizerFast(tokenizer_file=str(file))
+        one, other = (x(SAMPLE, add_special_tokens=False)["input_ids"] for x in (tokenizer, of_file))
+    except Exception as error:
+        if type(error) is not Exception:  # as which the library raises that it has no unknown token
+            raise
+        return False
+    return bool(one != other)
 
 
 def vocabulary_size(model: PreTrainedModel) -> int | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
 from frostline.frozen.forward_pass import Rows
-from frostline.model.tokens import ZEROED_TYPES
+from frostline.model.tokens import notes_on_tokens
 from frostline.report.probe_report import probe_sentence
 from frostline.statistics.metrics import METRICS, defined
 from frostline.statistics.predictions import RunPredictions
@@ -140,7 +140,10 @@ def probe_layers(
         best=probes[best.input],
         low=defined(interval["low"]),
         high=defined(interval["high"]),
-        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
+        notes=(
+            *(note for note in data.notes if note != NO_TEST_SET),
+            *notes_on_tokens(experiment.tokens, pretrained.tokenizer, pretrained.folder),
+        ),
         sentence="",
     )
     report = report.model_copy(update={"sentence": probe_sentence(report)})

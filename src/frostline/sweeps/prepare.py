@@ -21,7 +21,7 @@ from frostline.model.device import Machine, device_memory, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN, OWN_HEAD
-from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
+from frostline.model.tokens import Tokens, encode, notes_on_tokens, suited
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.sweeps.grid import Identity, Origin, Written, expand
 from frostline.sweeps.inputs import existing, identity_of_data, notes_on_metric, require_suitable_options
@@ -123,7 +123,7 @@ def prepare(
         processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
         notes=(
             *data.notes,
-            *[ZEROED_TYPES] * experiment.tokens.zeroed_types,
+            *notes_on_tokens(experiment.tokens, pretrained.tokenizer, pretrained.folder),
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
             *notes_on_metric(spec, identity),
