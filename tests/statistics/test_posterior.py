@@ -88,6 +88,14 @@ def test_draws_are_finite_whatever_the_scores(scores: list[list[float]], with_ro
     assert draws.shape[1] == len(scores) and np.isfinite(draws).all()
 
 
+def test_scores_far_below_0_have_a_posterior() -> None:
+    """So far an R² is if a model does not reach the scale of its labels. The draws are those of the same scores in another unit."""
+    scores = [(-4.1e7, -4e7), (-4e7, -4.2e7), (-4e7, -4e7)]
+    draws = draw_means(observed(*scores, rows=4e6))
+    in_units = draw_means(observed(*[(one / 420, other / 420) for one, other in scores], rows=4e6 / 420))
+    assert np.allclose(draws.mean(0), -4.03e7, rtol=0.1) and np.allclose(draws.std(0), 420 * in_units.std(0), rtol=0.1)
+
+
 def test_stated_probabilities_come_true() -> None:
     """Of the events with a probability of p, about p happen: rising curves, three seeds, simulated."""
     random = np.random.default_rng(0)

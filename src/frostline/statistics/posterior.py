@@ -202,6 +202,7 @@ SWEEPS, BURN_IN = 60, 20
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
 NO_SPREAD = 1e-4  # of what has no seed; 0 would leave a covariance without an inverse
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
+LARGEST = 1e5  # score that the prior, which is made for scores up to 1, can be computed with
 ALIKE = 8.0  # degrees of freedom with which a choice's own variance is drawn around the common one
 CORRELATION, CORRELATION_SEEDS = 0.1, 6.0  # between runs of one seed, and how many seeds this prior is worth
 
@@ -261,6 +262,15 @@ class Observed:
             other_rates={},
             measured=None if self.measured is None else self.measured[:seen],
             squares_of_rows=None if self.squares_of_rows is None else self.squares_of_rows[:seen],
+        )
+
+    def divided_by(self, unit: float) -> "Observed":
+        """The same in another unit of scores."""
+        return replace(
+            self,
+            scores=[{seed: score / unit for seed, score in one.items()} for one in self.scores],
+            row_covariance=None if self.row_covariance is None else self.row_covariance / unit**2,
+            squares_of_rows=None if self.squares_of_rows is None else self.squares_of_rows / unit**2,
         )
 
     @property
@@ -369,9 +379,14 @@ class Posterior:
 def posterior(observed: Observed) -> Posterior:
     """The posterior of the mean scores; the same draws for the same observations.
 
+    An R² can be far below 0, where a model does not reach the scale of its labels. Such scores are divided by a unit.
+
     Args:
         observed: The scores of J choices.
     """
+    if (unit := abs(observed.means).max(initial=0.0) / LARGEST) > 1:
+        found = posterior(observed.divided_by(unit))
+        return replace(found, draws=found.draws * unit, spreads=found.spreads * unit, curves=found.curves / unit**2)
     random = np.random.default_rng(0)
     on_curve = [place for place in observed.depth if place is not None]
     assert (np.diff(on_curve) > 0).all() and np.isfinite(observed.means).all()
