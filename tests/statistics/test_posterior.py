@@ -89,7 +89,7 @@ def test_draws_are_finite_whatever_the_scores(scores: list[list[float]], with_ro
 
 
 def test_scores_far_below_0_have_a_posterior() -> None:
-    """So far an R² is if a model does not reach the scale of its labels. The draws are those of the same scores in another unit."""
+    """So far an R² is if a model misses the scale of its labels. The draws are those of the same scores in another unit."""
     scores = [(-4.1e7, -4e7), (-4e7, -4.2e7), (-4e7, -4e7)]
     draws = draw_means(observed(*scores, rows=4e6))
     in_units = draw_means(observed(*[(one / 420, other / 420) for one, other in scores], rows=4e6 / 420))
