@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.initialization import no_init_weights
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
@@ -42,6 +44,7 @@ from frostline.model.model_files import (
     quiet_loading,
     readable,
     require_files,
+    runs_own_code,
     tokenizer_digest,
     weight_files,
 )
@@ -210,6 +213,8 @@ def load_weights(
 
     if not streams(readable(lambda: weight_bytes(weight_files(folder), dtype), name, unloadable)):
         model, info = read()
+        if runs_own_code(model):
+            compute_buffers(model)
         model.to(device)
         return model.eval(), info
     model, info, sources = skeleton(name, folder, read, dtype)
@@ -220,6 +225,20 @@ def load_weights(
 def is_quantized(model: PreTrainedModel) -> bool:
     """Whether transformers keeps the weights of a model quantized."""
     return getattr(model, "hf_quantizer", None) is not None
+
+
+@torch.no_grad()
+def compute_buffers(model: PreTrainedModel) -> None:
+    """Set the buffers of a model that are not in its files, such as rotary embeddings, to the values that its code computes.
+
+    transformers sets those of its own models only. Others have the values of unused memory.
+    """
+    absent = dict(model.named_non_persistent_buffers())
+    if absent:
+        with no_init_weights(), torch.random.fork_rng(devices=[]):
+            computed = dict(type(model)(deepcopy(model.config)).named_buffers())
+        for name in absent.keys() & computed.keys():
+            absent[name].copy_(computed[name])
 
 
 IN_LAYER = re.compile(r"(.*?)\.(\d+)\..*weight")  # the list of layers, and the number of the layer in it
