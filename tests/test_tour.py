@@ -71,8 +71,8 @@ TO_HUB = {"frostline push": "from frostline.cli import main", "hf upload": "from
 # Commands that are run elsewhere, and where.
 ELSEWHERE = {
     "make demo": "CI",
-    "make test": "CI",
-    "make test-all": "CI runs the same tests in two parts",
+    "make test": "CI, with the slow tests",
+    "make test-all": "CI",
     "make lint": "CI",
     "make docs": "CI",
     ".ci/run": "CI",

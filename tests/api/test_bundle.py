@@ -76,11 +76,12 @@ def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [(2, 2, 3), (0, 0, 1), (6, 6, 6)])
-def test_minilm(k: tuple[int, ...], minilm: Path, tmp_path: Path) -> None:
-    folders = write_tasks(tmp_path, minilm, {f"t{n}": (one, ("a", "b", "c")[: 2 + n % 2]) for n, one in enumerate(k)})
+def test_minilm(minilm: Path, tmp_path: Path) -> None:
+    folders = write_tasks(
+        tmp_path, minilm, {"zero": (0, ("a", "b")), "two": (2, ("a", "b", "c")), "all": (6, ("a", "b"))}
+    )
     made = frostline.bundle(folders, out=tmp_path / "full")
-    assert list(made.shared_layers.values()) == [min(6 - one, 6 - sorted(k)[1]) for one in k]
+    assert list(made.shared_layers.values()) == [4, 4, 0]
     texts = [row["text"] for row in sentences(12)]
     assert_identical(made.out, folders, [*texts, "warm " * 400, ""])
 
