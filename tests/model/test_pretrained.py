@@ -78,15 +78,16 @@ def test_the_digest_of_a_model_with_code_of_its_own_depends_on_this_code(folder)
 
 BUFFER = """    def __init__(self, config):
         super().__init__(config)
-        self.register_buffer("angles", torch.arange(1000.0), persistent=False)
+        self.register_buffer("angles", torch.arange(1000.0), persistent=PERSISTENT)
 """
 
 
-def test_buffers_that_code_of_its_own_computes_have_their_values(folder):
+@pytest.mark.parametrize("persistent", [False, True])
+def test_buffers_that_code_of_its_own_computes_have_their_values(folder, persistent):
     kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
     edit_config(folder, model_type="own-of-buffers", auto_map={k: f"modeling_rotary.{v}" for k, v in kinds.items()})
-    code = OWN_CODE.replace("digests", "buffers")
-    (folder / "modeling_rotary.py").write_text(f"import torch\n{code}{BUFFER}")
+    code = OWN_CODE.replace("digests", "buffers") + BUFFER.replace("PERSISTENT", str(persistent))
+    (folder / "modeling_rotary.py").write_text(f"import torch\n{code}")
     assert torch.equal(load(folder, trust_remote_code=True).model.angles, torch.arange(1000.0))
 
 

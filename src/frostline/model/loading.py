@@ -7,7 +7,7 @@ model. A checkpoint whose weights it must compute from others is refused.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -214,7 +214,7 @@ def load_weights(
     if not streams(readable(lambda: weight_bytes(weight_files(folder), dtype), name, unloadable)):
         model, info = read()
         if runs_own_code(model):
-            compute_buffers(model)
+            compute_buffers(model, info["missing_keys"])
         model.to(device)
         return model.eval(), info
     model, info, sources = skeleton(name, folder, read, dtype)
@@ -228,12 +228,14 @@ def is_quantized(model: PreTrainedModel) -> bool:
 
 
 @torch.no_grad()
-def compute_buffers(model: PreTrainedModel) -> None:
+def compute_buffers(model: PreTrainedModel, missing: Container[str]) -> None:
     """Set the buffers of a model that are not in its files, such as rotary embeddings, to the values that its code computes.
 
-    transformers sets those of its own models only. Others have the values of unused memory.
+    ``missing`` are those that the files lack. transformers sets those of its own models only. Others have the values of unused
+    memory.
     """
     absent = dict(model.named_non_persistent_buffers())
+    absent |= {name: buffer for name, buffer in model.named_buffers() if name in missing}
     if absent:
         with no_init_weights(), torch.random.fork_rng(devices=[]):
             computed = dict(type(model)(deepcopy(model.config)).named_buffers())
