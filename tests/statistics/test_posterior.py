@@ -96,6 +96,15 @@ def test_scores_far_below_0_have_a_posterior() -> None:
     assert np.allclose(draws.mean(0), -4.03e7, rtol=0.1) and np.allclose(draws.std(0), 420 * in_units.std(0), rtol=0.1)
 
 
+@pytest.mark.parametrize("r2", [-4e3, -4e7])
+def test_a_far_better_model_does_not_pull_them_up(r2: float) -> None:
+    """The probe has learned the task, and no k has."""
+    known = observed((r2, 1.01 * r2), (0.99 * r2,), (0.6,), depth=(0.0, 1.0, None))
+    errors = np.array([0.1 * r2, 0.1 * r2, 0.05])
+    known = replace(known, row_covariance=np.outer(errors, errors) * np.eye(3), untrained={2: 0})
+    assert np.allclose(draw_means(known).mean(0), (r2, r2, 0.6), rtol=0.1)
+
+
 def test_stated_probabilities_come_true() -> None:
     """Of the events with a probability of p, about p happen: rising curves, three seeds, simulated."""
     random = np.random.default_rng(0)

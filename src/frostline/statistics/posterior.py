@@ -202,6 +202,7 @@ SWEEPS, BURN_IN = 60, 20
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
 NO_SPREAD = 1e-4  # of what has no seed; 0 would leave a covariance without an inverse
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
+LOWEST = -1.0  # score below which chains begin at the measured means: from usual differences they do not get there
 LARGEST = 1e5  # score that the prior, which is made for scores up to 1, can be computed with
 ALIKE = 8.0  # degrees of freedom with which a choice's own variance is drawn around the common one
 CORRELATION, CORRELATION_SEEDS = 0.1, 6.0  # between runs of one seed, and how many seeds this prior is worth
@@ -405,6 +406,10 @@ def posterior(observed: Observed) -> Posterior:
     alike = [Differences(_beside(some, choices), typical, GAP_TAIL, random) for some, typical in pairs]
     longer = Longer(observed.longer, len(observed.depth), observed.unfitted, random)
     draws, parts = [], [one for one in (curve, *alike, longer) if len(one.rows)]
+    if observed.means.min(initial=0.0) < LOWEST:
+        start = np.interp(range(choices), observed.seen, observed.means)
+        for one in parts:
+            one.update(np.tile(start, (CHAINS, 1)))
     for sweep in range(SWEEPS):
         value = _normal(
             precision + sum(one.precision for one in parts), evidence + sum(one.evidence for one in parts), random
