@@ -282,6 +282,10 @@ def test_an_unusable_temperature_or_threshold_is_refused(
     [
         ({"problem_type": "regression", "num_labels": 3}, "The model predicts 3 numbers for each text"),
         ({"id2label": {0: "good", 1: "bad", 2: "good"}}, "config.json names two outputs 'good'"),
+        (
+            {"num_labels": 1},
+            "one output, and its config.json does not say what it is: write there problem_type regression if",
+        ),
     ],
 )
 def test_a_model_of_others_whose_outputs_would_be_lost_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -68,7 +68,7 @@ class Outputs:
 
         Raises:
             FrostlineError: The threshold is unusable, or an output would be lost: the model predicts several numbers, or two
-                labels have one name.
+                labels have one name. Or it has one output, which may be a number or the logit of a label.
         """
         from frostline.model.loading import PROBLEM_TYPES
 
@@ -76,8 +76,13 @@ class Outputs:
         task_type = TOKENS if of_words else CLASSIFICATION
         if config.problem_type == PROBLEM_TYPES[MULTI_LABEL]:
             task_type = MULTI_LABEL
-        elif config.problem_type == PROBLEM_TYPES[REGRESSION] or (count == 1 and not of_words):
+        elif config.problem_type == PROBLEM_TYPES[REGRESSION]:
             task_type = REGRESSION
+        elif count == 1 and not of_words:  # a pipeline of transformers takes it for the logit of a label
+            raise FrostlineError(
+                "The model has one output, and its config.json does not say what it is: write there problem_type "
+                f"{PROBLEM_TYPES[REGRESSION]} if it is a number, or {PROBLEM_TYPES[MULTI_LABEL]} if it is the logit of a label."
+            )
         if task_type == REGRESSION and count > 1:
             raise FrostlineError(
                 f"The model predicts {count} numbers for each text, of which only one would be written: give a model that "
