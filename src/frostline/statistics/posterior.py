@@ -77,9 +77,9 @@ class Differences:
         )
         self.products = (rows[:, :, None] * rows[:, None]).reshape(len(rows), rows.shape[1] ** 2)
         self.form, self.variance = np.zeros(len(rows)), np.ones(CHAINS)
+        self.weights = self._weights()
 
-    @property
-    def weights(self) -> Array:
+    def _weights(self) -> Array:
         """The precision of each difference given the factor, ``[CHAINS, n]``."""
         weights: Array = 1 / (self.scale[:, None] * self.lengths * self.local)
         return weights
@@ -113,6 +113,7 @@ class Differences:
         )
         total = self.typical**2 + (squares / self.local).sum(1)
         self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
+        self.weights = self._weights()
 
     def _factor(self, differences: Array) -> Array:
         """The factor, drawn given the differences, ``[CHAINS]``."""
@@ -130,6 +131,7 @@ class Curve(Differences):
         steps = np.diff(np.eye(len(depth)), axis=0)
         super().__init__(np.pad(steps, ((0, 0), (0, others))), TYPICAL_STEP, TAIL, random)
         self.lengths, self.forms = np.diff(_warped(depth)), np.diff(_rises(depth))  # [n], [forms, n]
+        self.weights = self._weights()
         self.form = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]
         self.variance = np.full(CHAINS, TYPICAL_SLOPE**2)  # drawn anew given each slope, which makes it Student's t
 
