@@ -59,7 +59,9 @@ class Journal:
             )
         good = [line for line in there if "failed" not in line] or [first]
         # Writing all lines again also removes the incomplete last line of a killed process.
-        self.path.write_text("".join(f"{json.dumps(line)}\n" for line in good))
+        aside = self.path.with_name(f"{self.path.name}.new")  # a process that is killed here must not lose the others
+        aside.write_text("".join(f"{json.dumps(line)}\n" for line in good))
+        aside.replace(self.path)
 
     def lines(self) -> list[Facts]:
         if not self.path.exists():
