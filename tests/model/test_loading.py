@@ -263,9 +263,12 @@ def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expec
     tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
     assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
     spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
-    assert length_limit(make_settings({**spec, "max_length": 30}), pretrained) == 30
-    with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
-        length_limit(make_settings({**spec, "max_length": 31}), pretrained)
+    assert length_limit(make_settings({**spec, "max_length": 30}), pretrained, pairs=False) == 30
+    for wrong, pairs, least in ((31, False, 1), (1, True, 2)):  # of each text at least one token
+        with pytest.raises(
+            FrostlineError, match=f"max_length = {wrong} does not suit .*: give a number from {least} to 30"
+        ):
+            length_limit(make_settings({**spec, "max_length": wrong}), pretrained, pairs=pairs)
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,12 @@ def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tin
     assert status.code == 0 and status.out.count(": 4 done, 0 failed, 0 pending") == 2
     report = frostline("report", tmp_path / "o").out.splitlines()
     assert {str(tmp_path / "o" / name / "report.html") for name in models} <= {*report}
+    same = tiny_bert_folder(tmp_path / "again" / "other", layers=2, seed=1)
+    depths = ["--depth", "1,all", "--tune", "0", "--seeds", 1, "--train", tiny_table, "--out", tmp_path / "p"]
+    assert frostline("sweep", "--model", f"{other},{same}", *depths).code == 0
+    assert frostline("analyze", tmp_path / "p", "--out", tmp_path / "q").code == 0
+    models = {one["model"] for one in json.loads((tmp_path / "q" / "analysis.json").read_text())["groups"]}
+    assert models == {path.parent.name for path in (tmp_path / "p").glob("*/sweep.toml")}
     work = frostline("work", tmp_path / "o")
     assert work.code == 2 and "the results of several models" in " ".join(work.err.split())
 

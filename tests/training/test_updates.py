@@ -48,8 +48,9 @@ def test_parameter_groups(head_rate, of_head):
 
 
 @pytest.mark.parametrize("name", TrainingSettings.model_fields["lr_scheduler_type"].annotation.__args__)
-def test_schedules_are_those_of_transformers(name):
-    optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(1))], lr=1e-3)
+@pytest.mark.parametrize("rate", [1e-3, 2e-5])
+def test_schedules_are_those_of_transformers(name, rate):
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(1))], lr=rate)
     schedule, expected = get_scheduler(name, optimizer, 3, 10), []
     for _ in range(10):
         expected.append(schedule.get_last_lr()[0])
@@ -58,7 +59,7 @@ def test_schedules_are_those_of_transformers(name):
     settings = TrainingSettings(
         lr_scheduler_type=name, num_train_epochs=1, per_device_train_batch_size=1, warmup_steps=3
     )
-    assert [1e-3 * factor for factor in schedule_factors(settings, StepPlan.of(settings, 10))] == expected
+    assert [rate * factor for factor in schedule_factors(settings, StepPlan.of(settings, 10), rate)] == expected
 
 
 def forward_of(line, *, bad=None, calls=(6,)):

@@ -101,7 +101,7 @@ def _fitted(
     machine = this_machine(spec.device, spec.precision)
     pretrained = load_model(spec, data[0].task, machine)
     progress.begin("encoding the examples")
-    max_length = length_limit(spec, pretrained)
+    max_length = length_limit(spec, pretrained, pairs=data[0].splits["train"].pairs is not None)
     encoded = [encode_splits(spec, one, max_length, pretrained) for one in data]
     if folder is not None:
         make_folder(folder, inside=folder)

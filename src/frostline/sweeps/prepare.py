@@ -86,7 +86,7 @@ def prepare(
         chosen["tune"] = searchable(chosen["tune"], pretrained, machine, spec.way)
         spec = spec.model_copy(update=chosen)
     spec = _with_ways(spec, pretrained)
-    max_length = length_limit(spec, pretrained)
+    max_length = length_limit(spec, pretrained, pairs=data.splits["train"].pairs is not None)
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
@@ -201,8 +201,8 @@ def load_model(spec: Settings, task: Task, machine: Machine) -> Pretrained:
     )
 
 
-def length_limit(spec: Settings, pretrained: Pretrained) -> int:
-    """The most tokens per example.
+def length_limit(spec: Settings, pretrained: Pretrained, *, pairs: bool) -> int:
+    """The most tokens per example, which is one text or, with ``pairs``, two.
 
     Raises:
         FrostlineError: The requested limit does not suit the model.
@@ -210,7 +210,7 @@ def length_limit(spec: Settings, pretrained: Pretrained) -> int:
     if spec.max_length is None:
         return pretrained.max_length
     positions = position_limit(pretrained.model)
-    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=pairs) + 1 + pairs
     if spec.max_length < least or (positions and spec.max_length > positions):
         raise FrostlineError(
             f"max_length = {spec.max_length} does not suit {pretrained.name}: "

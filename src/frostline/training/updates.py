@@ -20,9 +20,12 @@ from frostline.training.settings import TrainingSettings
 from frostline.training.start import matrix_of
 
 
-def schedule_factors(settings: TrainingSettings, steps: StepPlan) -> list[float]:
-    """The factor of the learning rates in each step, from the schedules of transformers."""
-    unused = torch.optim.AdamW([torch.zeros(1)])
+def schedule_factors(settings: TrainingSettings, steps: StepPlan, rate: float) -> list[float]:
+    """The factor of the learning rates in each step, from the schedules of transformers.
+
+    The polynomial one ends at 1e-7, whatever the learning ``rate`` is.
+    """
+    unused = torch.optim.AdamW([torch.zeros(1)], lr=rate)
     schedule = get_scheduler(settings.lr_scheduler_type, unused, steps.warmup, steps.total)
     return [schedule.lr_lambdas[0](step) for step in range(steps.total)]
 
@@ -139,7 +142,8 @@ class Updates:
         self.restraints = [one for learner in learners for one in learner.restraints]
         betas = settings.adam_beta1, settings.adam_beta2
         self.optimizers = [AdamW(learner.groups, betas=betas, eps=settings.adam_epsilon) for learner in learners]
-        self.factors = schedule_factors(settings, steps)
+        rates = [min((group["lr"] for group in learner.groups), default=1.0) for learner in learners]
+        self.factors = [schedule_factors(settings, steps, rate) for rate in rates]
         device, runs = learners[0].tensors[0].device, len(learners)
         self.on_host = device.type in HOST_READS
         self.finite, self.done = torch.ones(2, runs, device=device), torch.zeros(2, runs, device=device)
@@ -186,13 +190,14 @@ class Updates:
                 continue
             if factor < 1:
                 torch._foreach_mul_(gradients[n], factor)
-            self.optimizers[n].step(self.factors[int(taken)])
+            self.optimizers[n].step(self.factors[n][int(taken)])
 
     def _step_on_device(self, number: int, takes: Tensor, norms: Tensor) -> None:
         divisors = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
-        factors: Sequence[float] | Tensor = self.factors[number - 1 : number] * len(self.learners)
+        factors: Sequence[float] | Tensor = [own[number - 1] for own in self.factors]
         if self.loss_scales is not None:
-            factors = to_device(torch.tensor(self.factors), takes.device)[self.taken.long()]
+            every = to_device(torch.tensor(self.factors), takes.device)
+            factors = every.gather(1, self.taken.long()[:, None])[:, 0]
         self.taken += takes
         skips = 1 - takes
         for n, optimizer in enumerate(self.optimizers):

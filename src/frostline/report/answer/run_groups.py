@@ -1,6 +1,7 @@
 """The runs that an answer is about: those of sweeps with their predictions, and those of tables of results."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,9 +50,14 @@ def _groups_in(folder: Path) -> Iterator[RunGroup]:
     sweeps = sorted(Path(path) for path, _, files in os.walk(folder) if "sweep.toml" in files)
     if not sweeps:
         raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the folder of a sweep, or a table.")
-    for sweep in sweeps:
-        for group in sweep_groups(Folder(sweep)):
-            yield replace(group, model=model_name(group.model))
+    groups = list[RunGroup]()
+    for sweep in map(Folder, sweeps):
+        name = model_name(sweep.spec.model) + (f"-{sweep.spec.depth}-layers" if sweep.spec.depth else "")
+        groups += [replace(group, model=name) for group in sweep_groups(sweep)]
+    several = Counter((group.model, group.task) for group in groups)
+    for group in groups:  # two models of one name have folders beside each other
+        again = several[group.model, group.task] > 1
+        yield replace(group, model=group.folder.name) if again and group.folder else group
 
 
 def sweep_groups(sweep: "Folder") -> Iterator[RunGroup]:
