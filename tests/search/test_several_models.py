@@ -159,7 +159,7 @@ def test_models_are_trained_for_longer_where_the_best_one_has_not_fitted_its_exa
     search_settings: dict[str, Any], tmp_path: Path
 ) -> None:
     other, notes = tiny_bert_folder(tmp_path / "other", layers=2, seed=1), Notes()
-    slow = {"num_train_epochs": "auto", "train_size": 60, "per_device_train_batch_size": 2, "seeds": 1}
+    slow = {"num_train_epochs": "auto", "train_size": 40, "per_device_train_batch_size": 2, "seeds": 1}
     models = [search_settings["model"], other]
     given = {**search_settings, **slow, "model": models, "learning_rate": 1e-6, "progress": notes}
     given["only"] = "transformers"  # a probe learns all there is
