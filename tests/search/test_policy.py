@@ -123,6 +123,9 @@ def test_nothing_is_taught_to_full_if_a_probe_scores_more_than_it_can_be_worth(s
     stop, _ = run_search(seen, lambda one: 0.5, rows)
     assert stop.why.startswith("A model that trains no layer scores so high") == ends == (not stop.nothing_learned)
     assert ({one.learning_rate for one in seen.tried("full")} == set(RATES)) != ends and best(seen) == "probe"
+    if not ends:
+        seen = nothing_seen(rows, budget_given=1000.0, best_elsewhere=0.99)
+        assert run_search(seen, lambda one: 0.5, rows)[0].why.startswith("Another model scores so high")
 
 
 def test_a_failed_k_is_tried_at_lower_learning_rates() -> None:

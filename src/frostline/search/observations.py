@@ -442,8 +442,13 @@ class Observations:
         surrogate = self.surrogate()
         if surrogate is None or self.rule.sure is not None:
             return True
-        best = max(self.best_elsewhere, self.rule.value(surrogate.best))
-        return surrogate.highest_value(recipe) > best
+        return surrogate.highest_value(recipe) > max(self.best_elsewhere, self.best_value)
+
+    @property
+    def best_value(self) -> float:
+        """The value of the best choice so far, among those of this model."""
+        surrogate = self.surrogate()
+        return -math.inf if surrogate is None else self.rule.value(surrogate.best)
 
     def is_unfitted(self, recipe: Recipe) -> bool:
         """Whether a run at the best learning rate of a recipe has not fitted the examples that it was trained on."""

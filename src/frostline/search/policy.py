@@ -32,6 +32,7 @@ BRIEF = 10.0  # seconds of a run; a recipe whose run takes less is never left ou
 ENOUGH = "so high that no layer is worth tuning, whatever full fine-tuning would reach"
 HEAD_IS_ENOUGH = f"k = 0 scores {ENOUGH}."
 ALTERNATIVE_IS_ENOUGH = f"A model that trains no layer scores {ENOUGH}."
+OTHER_IS_ENOUGH = f"Another model scores {ENOUGH}."
 NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
 
 
@@ -231,7 +232,7 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
         return None
     able = [recipe for recipe in (reference, *space.ways, *longer) if seen.may_win(recipe)]
     if not able:
-        return Stop(ALTERNATIVE_IS_ENOUGH)
+        return Stop(ALTERNATIVE_IS_ENOUGH if seen.best_value >= seen.best_elsewhere else OTHER_IS_ENOUGH)
     every = [(recipe, rate) for recipe in able for rate in rates]
     enough: float | None = None  # the budget that allows the first run for which this one is too small
     for recipe, rate in (*((one, best) for one in longer if best and one in able), *every):
@@ -387,7 +388,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
     """
     if seen.rule.sure is not None:
         return
-    best = max(seen.best_elsewhere, *(surrogate.rule.value(choice) for choice in surrogate.estimate.choices))
+    best = max(seen.best_elsewhere, seen.best_value)
     for recipe in seen.space.recipes:
         rate = seen.best_learning_rate(recipe)
         if seen.space.trains_head_only(recipe) or rate is None:
