@@ -109,7 +109,7 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
     assert loaded(train=frame(100), folds="auto").folds is not None
     contradicting = {"validation": frame(10, 200)}, {"held_out_share": 0.2}
     for options in (
-        {"train": frame(2000)},
+        {"train": frame(5000)},
         {"train": frame(20)},
         *({"train": frame(100), **one} for one in contradicting),
     ):
@@ -120,8 +120,8 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
 @pytest.mark.parametrize(
     ("rows", "options", "hinted"),
     [
-        (2000, {}, False),
-        (1998, {}, True),
+        (5000, {}, False),
+        (4998, {}, True),
         (26, {}, True),  # after the test rows are held out, 23 rows are left
         (24, {}, False),
         (100, {"held_out_share": 0.2}, False),

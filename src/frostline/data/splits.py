@@ -121,7 +121,8 @@ def _are_numbers(targets: Targets) -> bool:
 NO_TEST_SET = "There is no test set, as requested."
 DEFAULT_SHARE = 0.1  # share of the training rows to hold out, for each of validation and test
 MAX_HELD_OUT = 2000  # most rows to hold out by default, because every run is scored on them
-DEFAULT_FOLDS, FEW_ROWS = 5, 2000  # folds = "auto" uses this many folds for fewer rows
+# folds = "auto" uses this many folds for fewer rows, of which DEFAULT_SHARE would be too few to tell choices apart
+DEFAULT_FOLDS, FEW_ROWS = 5, 5000
 MIN_FOLD_ROWS = 5
 
 

@@ -140,7 +140,7 @@ class TrainingSettings(Strict):
     )
     folds: Folds = Field(
         0,
-        description="cross-validation folds, 0 for none, or auto (5 for under 2,000 rows without validation data)",
+        description="cross-validation folds, 0 for none, or auto (5 for under 5,000 rows without validation data)",
         json_schema_extra=of_help(panel="data"),
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
