@@ -294,7 +294,7 @@ def _differs_from_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> bool:
         of_file = PreTrainedTokenizerFast(tokenizer_file=str(file))
         one, other = (x(SAMPLE, add_special_tokens=False)["input_ids"] for x in (tokenizer, of_file))
     except Exception as error:
-        if type(error) is not Exception:  # as which the library raises that it has no unknown token
+        if type(error) is not Exception:  # tokenizers raises this class where it lacks an unknown token
             raise
         return False
     return bool(one != other)

@@ -186,9 +186,9 @@ class Surrogate:
         """The expected value of a recipe, trained or not."""
         return float(self.step.values[self.estimate.names.index(recipe)])
 
-    def highest_value(self, recipe: Recipe) -> float:
-        """The value of a recipe that has the highest possible score."""
-        return HIGHEST - self.rule.price * float(self.step.costs[self.estimate.names.index(recipe)])
+    def cost(self, recipe: Recipe) -> float:
+        """The cost of a recipe, trained or not, as a share of full fine-tuning."""
+        return float(self.step.costs[self.estimate.names.index(recipe)])
 
     def gain(self, candidates: Sequence[Candidate], elsewhere: float = -math.inf) -> float:
         """The expected gain of training these candidates, in score, above the value of the best choice ``elsewhere``."""
@@ -440,9 +440,8 @@ class Observations:
     def may_win(self, recipe: Recipe) -> bool:
         """Whether a recipe would be worth more than the best choice so far if it had the highest possible score."""
         surrogate = self.surrogate()
-        if surrogate is None or self.rule.sure is not None:
-            return True
-        return surrogate.highest_value(recipe) > max(self.best_elsewhere, self.best_value)
+        best = max(self.best_elsewhere, self.best_value)
+        return surrogate is None or self.rule.may_win(surrogate.cost(recipe), best)
 
     @property
     def best_value(self) -> float:

@@ -94,6 +94,13 @@ class Rule:
         """The expected score less the price of the cost."""
         return choice.expected - self.price * choice.cost
 
+    def may_win(self, cost: float, best: float) -> bool:
+        """Whether a choice of this cost would be worth more than ``best`` if it had the highest possible score.
+
+        A wanted certainty is not about worth, so it rules nothing out.
+        """
+        return self.sure is not None or HIGHEST - self.price * cost > best
+
     def choose(self, choices: Sequence[Option], full: Option) -> Option:
         """The recommended choice; of equals the first."""
         if self.sure is None:

@@ -77,9 +77,9 @@ class Differences:
         )
         self.products = (rows[:, :, None] * rows[:, None]).reshape(len(rows), rows.shape[1] ** 2)
         self.form, self.variance = np.zeros(len(rows)), np.ones(CHAINS)
-        self.weights = self._weights()
 
-    def _weights(self) -> Array:
+    @property
+    def weights(self) -> Array:
         """The precision of each difference given the factor, ``[CHAINS, n]``."""
         weights: Array = 1 / (self.scale[:, None] * self.lengths * self.local)
         return weights
@@ -113,7 +113,6 @@ class Differences:
         )
         total = self.typical**2 + (squares / self.local).sum(1)
         self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
-        self.weights = self._weights()
 
     def _factor(self, differences: Array) -> Array:
         """The factor, drawn given the differences, ``[CHAINS]``."""
@@ -131,7 +130,6 @@ class Curve(Differences):
         steps = np.diff(np.eye(len(depth)), axis=0)
         super().__init__(np.pad(steps, ((0, 0), (0, others))), TYPICAL_STEP, TAIL, random)
         self.lengths, self.forms = np.diff(_warped(depth)), np.diff(_rises(depth))  # [n], [forms, n]
-        self.weights = self._weights()
         self.form = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]
         self.variance = np.full(CHAINS, TYPICAL_SLOPE**2)  # drawn anew given each slope, which makes it Student's t
 
@@ -204,8 +202,8 @@ SWEEPS, BURN_IN = 60, 20
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
 NO_SPREAD = 1e-4  # of what has no seed; 0 would leave a covariance without an inverse
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
-LOWEST = -1.0  # score below which chains begin at the measured means: from usual differences they do not get there
-LARGEST = 1e5  # score that the prior, which is made for scores up to 1, can be computed with
+LOWEST = -1.0  # if a score is lower, chains begin at the measured means, which they would not reach otherwise
+LARGEST = 1e5  # the largest absolute score to compute with; the prior is made for scores up to 1
 ALIKE = 8.0  # degrees of freedom with which a choice's own variance is drawn around the common one
 CORRELATION, CORRELATION_SEEDS = 0.1, 6.0  # between runs of one seed, and how many seeds this prior is worth
 

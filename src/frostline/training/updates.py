@@ -19,13 +19,15 @@ from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
 from frostline.training.start import matrix_of
 
+POLYNOMIAL_END = 1e-7  # a learning rate, of transformers
+
 
 def schedule_factors(settings: TrainingSettings, steps: StepPlan, rate: float) -> list[float]:
     """The factor of the learning rates in each step, from the schedules of transformers.
 
-    The polynomial one ends at 1e-7, whatever the learning ``rate`` is.
+    The polynomial one ends at ``POLYNOMIAL_END``, whatever the learning ``rate`` is.
     """
-    unused = torch.optim.AdamW([torch.zeros(1)], lr=rate)
+    unused = torch.optim.AdamW([torch.zeros(1)], lr=max(rate, 2 * POLYNOMIAL_END))  # it must be above that end
     schedule = get_scheduler(settings.lr_scheduler_type, unused, steps.warmup, steps.total)
     return [schedule.lr_lambdas[0](step) for step in range(steps.total)]
 

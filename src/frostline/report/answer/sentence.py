@@ -13,7 +13,7 @@ from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
-from frostline.statistics.decision import HIGHEST
+from frostline.statistics.decision import Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
 from frostline.statistics.recipe import FULL, NAMED, Recipe
@@ -64,11 +64,9 @@ class Comparison:
 
     def may_win(self, full: Cell) -> bool:
         """Whether full fine-tuning would be worth more than what is recommended if it had the highest possible score."""
-        costs = {one.choice: one.cost_of_full for one in self.curve.choices}
-        decision, price = self.curve.decision, self.settings.price
-        return (
-            decision is None or self.settings.sure is not None or HIGHEST - price * costs[full.recipe] > decision.value
-        )
+        cost = next(one.cost_of_full for one in self.curve.choices if one.choice == full.recipe)
+        decision, rule = self.curve.decision, Rule.of(self.settings, self.evidence.chance)
+        return decision is None or rule.may_win(cost, decision.value)
 
     def share(self, cell: Cell) -> Ratio | None:
         """The share of full fine-tuning that the sentence reports; None if it is undefined."""
