@@ -83,6 +83,9 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "a way": levels({1: 0.6, "lora-2": 0.9, "full": 0.9}),
     "a head that reads the mean": levels({1: 0.6, "mean-pooled-2": 0.9, "full": 0.9}),
     "a way that trains no layer": levels({1: 0.6, "probe": 0.9, "full": 0.9}),
+    "ways without any k at the baseline": levels(
+        {"lora-2": 0.49, "norms": 0.48, "full": 0.9}, outcome=if_(k_full="diverged")
+    ),
     "ways without any k": levels({"lora-2": 0.9, "full": 0.9}, outcome=if_(k_full="diverged")),
     "a probe beside full": with_probe(0.9, ks=(0, "full"), seeds=1),
     "a probe beside the largest k": with_probe(0.9, ks=(0, 3), seeds=1),

@@ -141,7 +141,9 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         return _by_mean(comparison, cells.get(curve.deciding_point.estimate or ""), full)
     weak = full is not None and _is_weak(comparison, full)
     if full and weak and (chosen == full.recipe or not (decision and decision.above_baseline)):
-        text = _undecided(comparison, full)
+        saved = [one for one in curve.choices if decision and one.choice == decision.choice]  # the model that is saved
+        best = max(saved or curve.choices, key=lambda one: one.expected)
+        text = _undecided(comparison, best.choice, best.expected)
     elif full is None or len(curve.choices) < 2:
         text = _alone(comparison, chosen, layers)
     else:
@@ -185,6 +187,9 @@ def _alone(comparison: Comparison, chosen: str, layers: int | None) -> str:
     """The answer if nothing can be compared."""
     cell, cells = comparison.curve.cell(chosen), comparison.cells
     mean = cell.validation.mean if cell else next(one.score for one in comparison.curve.choices if one.choice == chosen)
+    runs = sum(one.runs for one in comparison.curve.cells)
+    if comparison.curve.reference is None and cell and comparison.evidence.learned(cell.in_mean, runs) is False:
+        return _undecided(comparison, chosen, mean)
     interval = formatting.score_interval(cell.validation.low, cell.validation.high) if cell else formatting.UNKNOWN
     basis = "" if interval == formatting.UNKNOWN else f" (95 % confidence interval {interval})"
     if not any(name != chosen for name in cells):
@@ -214,15 +219,11 @@ def _is_weak(comparison: Comparison, full: Cell) -> bool:
     return comparison.evidence.chance is not None and known and not curve.learned
 
 
-def _undecided(comparison: Comparison, full: Cell) -> str:
+def _undecided(comparison: Comparison, best: str, expected: float | None) -> str:
     """The answer if nothing is shown to have learned the task."""
-    decision, choices = comparison.curve.decision, comparison.curve.choices
-    named = [one for one in choices if decision and one.choice == decision.choice]  # the model that is saved
-    best = max(named or choices, key=lambda one: one.expected)
-    reached = f"{comparison.scored(best.expected)}{comparison.rows(best.choice)}"
     return (
-        f"Undecided: nothing is shown to be above {comparison.baseline}. The best so far is {tuning(best.choice)}: "
-        f"expect {reached}. {LEARN_FIRST}"
+        f"Undecided: nothing is shown to be above {comparison.baseline}. The best so far is {tuning(best)}: "
+        f"expect {comparison.scored(expected)}{comparison.rows(best)}. {LEARN_FIRST}"
     )
 
 
