@@ -27,9 +27,9 @@ def printed(name: str) -> str:
     return {PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
 
 
-def mark_of_choice(decision: Decision) -> str:
-    """What the chosen row is called: ``recommended``, or ``best so far`` if it is not shown to be above the baseline."""
-    return "best so far" if decision.above_baseline is False else "recommended"
+def mark_of_choice(decision: Decision | None) -> str:
+    """What the chosen row is called: ``recommended``, or ``best so far`` if it is not shown to be above the baseline, or decided."""
+    return "best so far" if decision is None or decision.above_baseline is False else "recommended"
 
 
 def depth(name: str) -> str:

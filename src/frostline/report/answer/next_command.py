@@ -30,6 +30,7 @@ def next_command(
     more_rows: str = MORE_ROWS,
     own_code: bool = False,
     factor: Callable[[Recipe], float] = lambda recipe: 1.0,
+    others: Sequence[SizeAnswer] = (),
 ) -> tuple[str | None, float | None]:
     """The step that helps most, and the seconds that it trains; None where unknown.
 
@@ -47,6 +48,7 @@ def next_command(
         more_rows: How to get more validation examples.
         own_code: Whether the runs need code that comes with the model.
         factor: How many times the learning rates of the grid a recipe has.
+        others: The smaller train sizes, at which a command trains the same.
     """
     decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
     if decision is None or decision.reference is None:
@@ -54,15 +56,15 @@ def next_command(
     if decision.above_baseline is False:
         return larger or (None, None)
     reference, wanted_sure = cells[decision.reference], max(SURE, sure or 0.0)
-    others = [one for one in curve.choices if one.choice in cells and one.choice != decision.reference]
+    rivals = [one for one in curve.choices if one.choice in cells and one.choice != decision.reference]
     is_reference = decision.choice == decision.reference
-    known: Sequence[Choice] = others if is_reference else [decision]
+    known: Sequence[Choice] = rivals if is_reference else [decision]
     if all(one.probability >= wanted_sure or one.probability <= 1 - wanted_sure for one in known):
         return None, None
     if larger:
         return larger
     rival = (
-        max(others, key=lambda one: one.probability if sure else one.value).choice if is_reference else decision.choice
+        max(rivals, key=lambda one: one.probability if sure else one.value).choice if is_reference else decision.choice
     )
     compared = [cells[name] for name in (rival, decision.reference) if name in cells]
     sweep = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{' --trust-remote-code' if own_code else ''}"
@@ -74,14 +76,17 @@ def next_command(
         grids = [_grid(part, epochs, factor) for part in ([some] if together else [[cell] for cell in some]) if part]
         return " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids or [""])
 
+    def at_every_size(some: Sequence[Cell]) -> list[Cell]:
+        return [*some, *(found for other in others for one in some if (found := other.cell(one.recipe)))]
+
     if has_not_fitted(reference, longest):
         before = reference.num_train_epochs or 3.0
         after = ceil(LONGER * before)
-        return command(compared, len(seeds), after), _seconds(compared, len(seeds), after / before)
+        return command(compared, len(seeds), after), _seconds(at_every_size(compared), len(seeds), after / before)
     few = min(cell.runs for cell in compared) if of_search else len(seeds)
     wanted = FIRST_SEEDS if few == 1 or not curve.learned else curve.seeds_to_decide
     if wanted is not None and few < wanted <= MAX_SEEDS:
-        every = compared if of_search else curve.cells
+        every = at_every_size(compared if of_search else curve.cells)
         return command(compared if of_search else [], wanted), _seconds(every, wanted, of_search=of_search)
     return more_rows if curve.deciding_point.verdict == UNDECIDED else None, None
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import (
     FAILED,
@@ -88,7 +89,8 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
         longer: dict[str, Any] = {"handlelength": 3.5} if len(lengths) > 1 else {}  # shows the dashes beside the marker
         figure.legend(handles=handles, loc="outside lower left", ncols=2, **longer)
         means = [f"{names.printed(one.recipe)} {formatting.score(one.comparable)}" for one in size.cells]
-        advice = f" Recommended: {names.printed(recommended.recipe)}." if recommended else ""
+        mark = capitalized(names.mark_of_choice(size.decision))
+        advice = f" {mark}: {names.printed(recommended.recipe)}." if recommended else ""
         figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
     return figure
 

@@ -293,7 +293,8 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
     )
     chosen = {way.recipe: bool(recommended and recommended.recipe == way.recipe) for way in ways}
-    rows = (Row(way, ("recommended",) * chosen[way.recipe], chosen[way.recipe]) for way in ways)
+    mark = names.mark_of_choice(curve.decision)
+    rows = (Row(way, (mark,) * chosen[way.recipe], chosen[way.recipe]) for way in ways)
     return ReportTable("ways", "Ways to tune", caption, columns, tuple(rows))
 
 
@@ -364,7 +365,7 @@ def _by_k(curve: SizeAnswer) -> tuple[Row, ...]:
     rows = []
     for cell in curve.cells:
         chosen = bool(recommended and recommended.recipe == cell.recipe)
-        tags = ["recommended"] if chosen else []
+        tags = [names.mark_of_choice(curve.decision)] if chosen else []
         if cell.recipe == curve.reference:
             tags.append("reference")
         rows.append(Row(cell, tuple(tags), chosen))
