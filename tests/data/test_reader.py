@@ -60,6 +60,8 @@ def test_pandas_and_arrow() -> None:
     assert table.cells("text") == ["a", None] and table.cells("label") == ["x", "y"] and table.cells("n") == [1, 2]
     arrow = pa.table({"text": pa.array(["a", "b"]).dictionary_encode()})
     assert read_table(arrow).texts("text") == ("a", "b")
+    views = pa.table({"text": pa.array(["a", "b"], pa.string_view())})  # as other libraries hand them over
+    assert read_table(views).take([1]).texts("text") == ("b",)
 
 
 def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def _read_parquet(path: Path) -> Table:
 
 def _from_arrow(table: Any, name: str) -> Table:
     """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
+    import pyarrow as pa
+
     names = checked_names(name, table.column_names)
     class_names: dict[str, tuple[str, ...]] = {}
     if b"huggingface" in (table.schema.metadata or {}):
@@ -146,7 +148,9 @@ def _from_arrow(table: Any, name: str) -> Table:
             raise FrostlineError(
                 f"{name}: what datasets has written about its columns cannot be read ({first_line(error)}); write it again."
             ) from error
-    columns = dict(zip(names, table.columns, strict=True))
+    views = [pa.types.is_string_view(column.type) for column in table.columns]  # pyarrow cannot take rows of them
+    cells = [column.cast("large_string") if view else column for column, view in zip(table.columns, views, strict=True)]
+    columns = dict(zip(names, cells, strict=True))
     note = (table.schema.metadata or {}).get(b"note")
     notes = () if note is None else (note.decode(errors="replace"),)
     return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)

@@ -28,7 +28,7 @@ def printed(name: str) -> str:
 
 
 def mark_of_choice(decision: Decision | None) -> str:
-    """What the chosen row is called: ``recommended``, or ``best so far`` if it is not shown to be above the baseline, or decided."""
+    """What the chosen row is called: ``recommended``, or ``best so far`` if nothing is decided or above the baseline."""
     return "best so far" if decision is None or decision.above_baseline is False else "recommended"
 
 
