@@ -172,7 +172,7 @@ def test_a_result_of_another_form_is_damage(tmp_path: Path) -> None:
     audit = {"parameters": 1, "trainable_parameters": True, "by_place": {}}
     changes: dict[str, dict[str, Any]] = {
         "cost.train_seconds: field required": {"cost": {}},
-        "scores: input should be a valid list": {"scores": "none"},
+        "scores: input should be a valid array": {"scores": "none"},
         "validation_best: input should be a valid number": {"validation_best": "0.5"},
         "audit.trainable_parameters: ": {"audit": audit},
     }

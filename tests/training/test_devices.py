@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from frostline.data.kinds import MULTI_LABEL
 from frostline.training.experiment import Batching
 from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.train import run_stacked
@@ -37,7 +38,8 @@ def texts(folder, model_type="bert", packed=True):
 def sets(folder, weights=None):
     experiment = texts(folder)
     targets = np.eye(3, dtype=np.bool_)[experiment.problem.targets]
-    return replace(experiment, problem=MultiLabelProblem.of(targets, experiment.problem.lengths, weights, "f1_micro"))
+    lengths = experiment.problem.lengths
+    return replace(experiment, problem=MultiLabelProblem(MULTI_LABEL, targets, lengths, weights, "f1_micro"))
 
 
 def tags(folder, every_token=False):

@@ -23,7 +23,7 @@ TARGETS = np.array([[any(word in GOOD for word in text), len(text) > 6, "plot" i
 
 def context_of_sets(folder, **bert):
     experiment = context_of(tiny_bert_folder(folder, **bert))
-    problem = MultiLabelProblem.of(TARGETS, experiment.tokens.lengths, None, "f1_micro")
+    problem = MultiLabelProblem(MULTI_LABEL, TARGETS, experiment.tokens.lengths, None, "f1_micro")
     pretrained = load_pretrained(str(folder), labels=LABELS, task_type=MULTI_LABEL)
     return replace(experiment, pretrained=pretrained, problem=problem)
 

@@ -96,10 +96,8 @@ def find(
     more: dict[str, Any] = {"untrained": only == ALL, "named": named}
     if not 0 <= price_inference < math.inf:
         raise FrostlineError(f"--price-inference cannot be {price_inference:g}: give points from 0 on.")
-    if len(models) > 1:
-        require_comparable(models, settings, one_process=processes is None and executor is None)
-    elif price_inference:
-        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
+    one_process = processes is None and executor is None
+    require_comparable(models, settings, price_inference=price_inference, one_process=one_process)
     with displayed(progress) as shown:
         planned = partial(_planned, tables=tables, shown=shown, only=only)
         if len(models) > 1:

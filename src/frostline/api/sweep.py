@@ -11,7 +11,7 @@ from frostline.api.keywords import Grid, Location, require_known, split_off_tabl
 from frostline.api.results import Results
 from frostline.data.wording import spoken
 from frostline.fast.switch import objects_frozen
-from frostline.report.plan_text import forecast_lines, plan_lines
+from frostline.report.plan_text import forecast_lines, group_lines, plan_lines
 from frostline.report.rebuild import finish
 from frostline.sweeps import plan as plans
 from frostline.sweeps import slurm
@@ -88,11 +88,12 @@ def sweep(
 
 
 class Plan(plans.Plan):
-    """The plan of a sweep, which prints as on the command line."""
+    """The plan of a sweep, which prints as on the command line: also the parameter groups of all but the last layers."""
 
     def __repr__(self) -> str:
+        groups = {recipe: groups for recipe, groups in self.groups.items() if not recipe.is_k}
         forecast = forecast_lines(self.forecast) if self.forecast else ()
-        return spoken("\n".join((*plan_lines(self), *forecast)))
+        return spoken("\n".join((*plan_lines(self), *group_lines(groups), *forecast)))
 
 
 @takes(Grid)

@@ -17,7 +17,7 @@ from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.files import require_writable
 from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.report.plain_text import print_table, size_of, wrapped
-from frostline.report.plan_text import device_lines, forecast_lines, group_lines, plan_lines, refit_seconds, space_lines
+from frostline.report.plan_text import device_lines, refit_seconds, space_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.statistics.recipe import AUTO
 from frostline.sweeps.settings import (
@@ -263,10 +263,8 @@ def find(
     from frostline.sweeps.inputs import models_to_search, require_comparable
 
     settings["tune"], models = tune, models_to_search(settings)
-    if len(models) > 1:
-        require_comparable(models, settings, one_process=processes is None and who.name == "local")
-    elif price_inference:
-        raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
+    one_process = processes is None and who.name == "local"
+    require_comparable(models, settings, price_inference=price_inference, one_process=one_process)
     for one in models:
         _check(search_settings({**DEFAULTS, **settings, **one.settings}, only)[0])
     settings |= {"budget": budget, "only": only, "exhaustive": exhaustive}
@@ -441,12 +439,12 @@ def _grids(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _print_plan(settings: dict[str, Any]) -> None:
-    """Print the plan of a sweep, and the parameter groups of all that is not simply some last layers."""
     from frostline.api import sweep as api
 
     plan = api.plan(**settings)
-    groups = {recipe: groups for recipe, groups in plan.groups.items() if not recipe.is_k}
-    print(*plan_lines(plan), *group_lines(groups), *forecast_lines(plan.forecast), sep="\n")
+    print(plan)
+    if plan.forecast is None:
+        print("\nNo forecast: no step could be timed.")
 
 
 def _check(settings: Settings) -> None:

@@ -313,7 +313,7 @@ def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
         {
             "metric": names.metric(name) + (f" of {evaluation.classes[1].label}" if name == "f1" else ""),
             "score": formatting.score(found.estimate),
-            "95 % interval": formatting.score_interval(found.low, found.high),
+            "95 % interval": formatting.interval(found.low, found.high),
         }
         for name, found in evaluation.scores.items()
     ]
@@ -363,25 +363,20 @@ def _formulas(target: Path, rows: Rows) -> list[str]:
     ]
 
 
-def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
-    """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
+def _require_storable(target: Path, texts: "Texts", copied: Mapping[str, Any]) -> None:
+    """Refuse words and copied columns that the output file cannot hold, before anything is computed."""
     from frostline.data.conll import DOCUMENT
     from frostline.data.tags import words_of
 
-    if copied:
+    lines = target.suffix == ".conll"
+    if lines and copied:
         raise FrostlineError("--copy-columns: a CoNLL file has words and tags only; write to a .jsonl file with --out.")
-    for row, sentence in zip(sentences.rows, sentences.texts, strict=True):
+    for row, sentence in zip(texts.rows, texts.texts, strict=True) if lines else ():
         if wrong := [word for word in words_of(sentence) if word in ("", DOCUMENT) or "\t" in word]:
             raise FrostlineError(
-                f"{sentences.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or "
-                ".parquet file with --out."
+                f"{texts.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or .parquet "
+                "file with --out."
             )
-
-
-def _require_storable(target: Path, texts: Any, copied: Mapping[str, Any]) -> None:
-    """Refuse words and copied columns that the output file cannot hold, before anything is computed."""
-    if target.suffix == ".conll":
-        _require_lines(texts, copied)
     for name, cells in copied.items():
         try:
             WRITERS[target.suffix]([{name: cell} for cell in cells], [name])

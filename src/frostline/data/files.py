@@ -35,9 +35,8 @@ from frostline import FrostlineError
 if TYPE_CHECKING:
     from filelock import FileLock
     from numpy.typing import NDArray
-    from pydantic import BaseModel
 
-    M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R")
 
 # Error numbers of the system.
 DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -429,25 +428,27 @@ def unseal(content: bytes) -> dict[str, Any]:
     return facts
 
 
-def unseal_as(model: type["M"], content: bytes) -> "M":
-    """The record that :func:`seal` wrote, of this pydantic model.
+def unseal_as(kind: type[R], content: bytes) -> R:
+    """The record that :func:`seal` wrote, of this kind.
 
     Raises:
         ValueError: The content is not exactly what :func:`seal` wrote, or has another form.
     """
-    return validated(model, unseal(content))
+    return validated(kind, unseal(content))
 
 
-def validated(model: type["M"], facts: Any) -> "M":
-    """Facts as a record of this pydantic model.
+def validated(kind: type[R], facts: Any, *, strict: bool | None = True) -> R:
+    """Plain facts as a record of this kind, a pydantic model or a dataclass.
+
+    No value is converted, unless ``strict`` is None: then settings in a record are read like those of a user.
 
     Raises:
         ValueError: They have another form; the message says where.
     """
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     try:
-        return model.model_validate(facts)
+        return TypeAdapter(kind).validate_json(json.dumps(facts, default=str), strict=strict)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error

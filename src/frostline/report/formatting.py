@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from frostline.data.wording import duration
@@ -48,19 +48,9 @@ def points(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
 
 
-def points_interval(low: float | None, high: float | None) -> str:
-    """The interval of points."""
-    return UNKNOWN if low is None or high is None else f"{points(low)} to {points(high)}"
-
-
 def difference(value: float | None) -> str:
     """A difference of two scores, with its sign and three decimals."""
     return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")
-
-
-def difference_interval(low: float | None, high: float | None) -> str:
-    """The confidence interval of a difference."""
-    return UNKNOWN if low is None or high is None else f"{difference(low)} to {difference(high)}"
 
 
 def p_value(value: float | None) -> str:
@@ -73,9 +63,11 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def score_interval(low: float | None, high: float | None) -> str:
-    """The confidence interval of a score."""
-    return UNKNOWN if low is None or high is None else f"{score(low)} to {score(high)}"
+def interval(low: float | None, high: float | None, show: Callable[[float], str] = score) -> str:
+    """An interval, by default of a score, whose ends are printed with ``show``."""
+    if show is percent:
+        return percent_interval(low, high)
+    return UNKNOWN if low is None or high is None else f"{show(low)} to {show(high)}"
 
 
 def percent_interval(low: float | None, high: float | None) -> str:

@@ -114,11 +114,8 @@ def _plan_rows(plan: "Plan", missing: Set[str]) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def forecast_lines(forecast: "Forecast | None") -> Iterator[str]:
+def forecast_lines(forecast: "Forecast") -> Iterator[str]:
     """How long all runs will take, and how long they would take with transformers' Trainer."""
-    if forecast is None:
-        yield "\nNo forecast: no step could be timed."
-        return
     if not forecast.cells:
         yield "\nAll requested runs are done: nothing is left to run."
         return

@@ -188,7 +188,7 @@ def _next_command(
     larger = None
     if search and enough:
         larger = (
-            f"{SAME_COMMAND}--budget {duration_at_least(enough).replace(' ', '')}",
+            f"{SAME_COMMAND}--budget {duration_at_least(enough)}",
             enough - search.spent_seconds - search.elsewhere_seconds,
         )
         if outcome.instead:

@@ -1,6 +1,5 @@
 """The runs of a sweep, from its settings and from what sweep.toml holds besides them."""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +7,10 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from frostline import FrostlineError
+from frostline.data.files import validated
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings, make_settings
@@ -91,16 +91,12 @@ def read_sweep(store: Store) -> Written | None:
             f"{path} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
         )
     try:
-        identity = TypeAdapter(Identity).validate_json(json.dumps(written["identity"], default=str), strict=True)
-        origin = TypeAdapter(Origin).validate_json(json.dumps(written.get("origin", {}), default=str), strict=True)
+        identity, origin = validated(Identity, written["identity"]), validated(Origin, written.get("origin", {}))
         spec = make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
-        return Written(spec, identity, origin, own_code=written.get(TRUST, False) is not False)
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
-    except FrostlineError as error:
+    except ValueError as error:
         why = str(error).rstrip(".")
-    raise FrostlineError(f"{path} is damaged ({why}): restore it, or start again in another folder.")
+        raise FrostlineError(f"{path} is damaged ({why}): restore it, or start again in another folder.") from error
+    return Written(spec, identity, origin, own_code=written.get(TRUST, False) is not False)
 
 
 def expand(spec: Settings, identity: Identity) -> list[Run]:

@@ -77,12 +77,18 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
     return [OneModel(model, depth, out / name) for (model, depth), name in zip(found, names, strict=True)]
 
 
-def require_comparable(models: Sequence[OneModel], values: Mapping[str, Any], *, one_process: bool) -> None:
-    """Refuse what a search over several models cannot do.
+def require_comparable(
+    models: Sequence[OneModel], values: Mapping[str, Any], *, price_inference: float, one_process: bool
+) -> None:
+    """Refuse what a search over several models cannot do, and what one over a single model cannot.
 
     Raises:
         FrostlineError: Something of it is given.
     """
+    if len(models) == 1:
+        if price_inference:
+            raise FrostlineError("--price-inference is for several models or depths: leave it out, or name several.")
+        return
     if not one_process:
         raise FrostlineError(
             "Several models or depths are searched by one process: leave out --processes and --executor, or search one."

@@ -170,10 +170,9 @@ def make_experiment(
     if task.task_type == TOKENS:
         every_token = spec.label_all_tokens
         problem = TagProblem.of(targets, tokens, task.labels, metric, class_weights=weights, every_token=every_token)
-    elif task.task_type == MULTI_LABEL:
-        problem = MultiLabelProblem.of(targets, tokens.lengths, weights, metric)
     else:
-        problem = Problem(task.task_type, targets, tokens.lengths, weights, metric)
+        kind = MultiLabelProblem if task.task_type == MULTI_LABEL else Problem
+        problem = kind(task.task_type, targets, tokens.lengths, weights, metric)
     return Experiment(
         pretrained,
         machine,

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import REGRESSION, TOKENS
 from frostline.data.tags import BEGIN, INSIDE, NO_WORD
 from frostline.frozen.forward_pass import Rows
 from frostline.model.device import to_device
@@ -144,13 +144,6 @@ class MultiLabelProblem(Problem):
 
     A class weight multiplies the loss of the texts that have the label.
     """
-
-    @classmethod
-    def of(
-        cls, targets: NDArray[np.bool_], lengths: NDArray[np.int64], class_weights: Tensor | None, metric: str
-    ) -> "MultiLabelProblem":
-        """The problem of these targets ``[N, C]``."""
-        return cls(MULTI_LABEL, targets, lengths, class_weights, metric)
 
     def weight(self, rows: Rows) -> float:
         return float(len(rows))

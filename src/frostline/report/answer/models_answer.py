@@ -83,7 +83,7 @@ def _beside(one: ModelAnswer, best: ModelAnswer) -> str:
         expected += formatting.score(one.expected)
     else:
         less = "less" if one.below >= 0 else "more"
-        interval = formatting.points_interval(one.low, one.high)
+        interval = formatting.interval(one.low, one.high, formatting.points)
         expected += f"{formatting.points(abs(one.below))} points {less} (95 % interval of the points below: {interval})"
     if not best.inference_operations:
         return f"{expected}."

@@ -89,6 +89,6 @@ def _reached(cell: Cell, metric: str) -> str:
     assert test is not None
     seeds = "1 seed" if test.n == 1 else f"{test.n} seeds"
     if test.low is not None:
-        seeds += f", 95 % confidence interval {formatting.score_interval(test.low, test.high)}"
+        seeds += f", 95 % confidence interval {formatting.interval(test.low, test.high)}"
     mean = f"{name_of_metric(metric)} {formatting.score(test.mean)}"
     return f"{capitalized(tuning(cell.recipe))} reaches {mean} on test (mean of {seeds})."

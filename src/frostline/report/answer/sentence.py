@@ -190,7 +190,7 @@ def _alone(comparison: Comparison, chosen: str, layers: int | None) -> str:
     runs = sum(one.runs for one in comparison.curve.cells)
     if comparison.curve.reference is None and cell and comparison.evidence.learned(cell.in_mean, runs) is False:
         return _undecided(comparison, chosen, mean)
-    interval = formatting.score_interval(cell.validation.low, cell.validation.high) if cell else formatting.UNKNOWN
+    interval = formatting.interval(cell.validation.low, cell.validation.high) if cell else formatting.UNKNOWN
     basis = "" if interval == formatting.UNKNOWN else f" (95 % confidence interval {interval})"
     if not any(name != chosen for name in cells):
         others = "add more numbers of layers and full to --tune"

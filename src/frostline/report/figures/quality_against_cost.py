@@ -234,7 +234,7 @@ def _alt_text(drawn: Sequence[Mark], metric: str, whole: str, word: str) -> str:
     """Every choice in words, for screen readers."""
     parts = []
     for mark in drawn:
-        interval = "" if mark.low is None else f" ({formatting.score_interval(mark.low, mark.high)})"
+        interval = "" if mark.low is None else f" ({formatting.interval(mark.low, mark.high)})"
         kind = {"other": "", "chosen": f", {word}"}.get(mark.kind, f", {mark.kind}")
         expected, measured = map(formatting.score, (mark.choice.expected, mark.choice.comparable))
         scores = f"{expected}{interval}, measured {measured}"

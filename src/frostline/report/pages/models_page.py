@@ -31,7 +31,6 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
             "points\nbelow",
             formatting.points,
             ends=lambda one: (one.low, one.high),
-            between=formatting.points_interval,
         ),
         Column("training_operations", "training,\noperations", _operations),
         Column("inference_operations", "prediction,\noperations", _operations),

@@ -26,7 +26,6 @@ FILTERS = {
     **{name: getattr(formatting, name) for name in ("score", "percent", "seconds", "parameters", "times")},
     **{name: getattr(names, name) for name in ("printed", "metric", "baseline", "tuning", "whole")},
 }
-FUNCTIONS = {name: getattr(formatting, name) for name in ("score_interval", "percent_interval")}
 
 
 def render(name: str, **content: Any) -> str:
@@ -47,5 +46,9 @@ def _environment() -> Environment:
     script = loader.get_source(environment, "report.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.filters |= FILTERS
-    environment.globals |= {**FUNCTIONS, "script": Markup(script), "script_digest": digest}
+    environment.globals |= {
+        "percent_interval": formatting.percent_interval,
+        "script": Markup(script),
+        "script_digest": digest,
+    }
     return environment

@@ -180,13 +180,11 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     def ends(found: tuple[TaskAnswer, Cell, Difference]) -> Ends:
         return found[2].low, found[2].high
 
-    differences: dict[str, Any] = {"show": formatting.difference, "between": formatting.difference_interval}
-
     columns = (
         *(replace(column, of=part(0, column.key)) for column in (MODEL, TASK)),
         Column("recipe", "tuned", names.printed, of=part(1, "recipe"), number=False),
         *(Column("tuned_layers", of=part(1, "tuned_layers")), Column("layers", of=part(0, "layers"))),
-        Column("estimate", "above full", of=part(2, "estimate"), ends=ends, **differences),
+        Column("estimate", "above full", formatting.difference, of=part(2, "estimate"), ends=ends),
         Column("p", "p-value", formatting.p_value, of=part(2, "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part(2, "p_holm")),
     )
@@ -251,7 +249,7 @@ def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
     columns = (
         TUNED,
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
-        Column("slope", slope, formatting.difference, ends=ends, between=formatting.difference_interval),
+        Column("slope", slope, formatting.difference, ends=ends),
         Column("slope_p"),
         Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
         Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),

@@ -35,7 +35,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         return (known.lower_quartile, known.upper_quartile) if known.n > 1 else (None, None)
 
     def interval(cell: Cell) -> str:
-        return formatting.score_interval(cell.validation.low, cell.validation.high)
+        return formatting.interval(cell.validation.low, cell.validation.high)
 
     def of_all(cell: Cell) -> list[str]:
         return [] if cell.validation.n == cell.runs else [f"of {cell.runs}"]
@@ -87,18 +87,16 @@ def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
 
         return found_in
 
-    def column(name: str, title: str, show: Callable[[Any], str], between: Callable[[Any, Any], str]) -> Column:
+    def column(name: str, title: str, show: Callable[[Any], str]) -> Column:
         low, high = part(name, "low"), part(name, "high")
         ends = lambda cell: (low(cell), high(cell))  # noqa: E731
-        return Column(name, title, show, of=part(name, "estimate"), ends=ends, between=between)
+        return Column(name, title, show, of=part(name, "estimate"), ends=ends)
 
-    shares = (formatting.percent, formatting.percent_interval)
-    differences = (formatting.difference, formatting.difference_interval)
     columns = (
         TUNED,
-        column("share", "share of\nthe score", *shares),
-        column("share_corrected", "share of\nthe gain", *shares),
-        column("difference", f"difference\nin {names.metric(metric)}", *differences),
+        column("share", "share of\nthe score", formatting.percent),
+        column("share_corrected", "share of\nthe gain", formatting.percent),
+        column("difference", f"difference\nin {names.metric(metric)}", formatting.difference),
         Column("p", "p-value", formatting.p_value, of=part("difference", "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part("difference", "p_holm")),
         Column("pairing_gain", "narrower\nby pairing", formatting.times),
@@ -194,7 +192,6 @@ def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
             formatting.percent,
             rate,
             ends=interval,
-            between=formatting.percent_interval,
         ),
         counted("not_above_baseline", "not above\nbaseline"),
     ]
@@ -223,7 +220,7 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     columns = (
         Column("choice", "tuned", names.printed, number=False, strong=True),
         Column("expected", "expected\nscore", formatting.score),
-        Column("below_full", "expected\npoints lost", formatting.points, ends=ends, between=formatting.points_interval),
+        Column("below_full", "expected\npoints lost", formatting.points, ends=ends),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         Column("value", "value", formatting.score),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
@@ -285,7 +282,6 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
         Column(
             *("above", "expected\npoints above", formatting.points, beside("above")),
             ends=interval,
-            between=formatting.points_interval,
         ),
         Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),

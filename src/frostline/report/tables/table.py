@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
-from frostline.report.formatting import UNKNOWN, score_interval
+from frostline.report.formatting import UNKNOWN, interval
 from frostline.sweeps.results.tables import csv_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Column:
         whole: Prints several values of the row as one, in place of ``show``.
         number: Whether the column is right-aligned.
         ends: Reads the ends of the value's interval, for the CSV (``key_low``, ``key_high``) and the small print.
-        between: Prints both ends.
         small: Lines of small print below the value and its interval.
         rank: The sort key, if it is not the value; ``place`` is the place of the row in the table.
         bad: Whether the value is highlighted as a problem.
@@ -51,7 +50,6 @@ class Column:
     whole: Callable[[Any], str] | None = None
     number: bool = True
     ends: Callable[[Any], "Ends"] | None = None
-    between: Callable[[Any, Any], str] = score_interval
     small: Callable[[Any], Iterable[str]] = lambda row: ()
     rank: Callable[[Any], Value] | str | None = None
     bad: Callable[[Any], bool] = lambda row: False
@@ -176,12 +174,12 @@ def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
 
 def _entry(column: Column, row: Row, place: int) -> Entry:
     value, rank = column.value(row), column.rank
-    interval = [column.between(*column.ends(row.of))] if column.ends else []
+    ends = [interval(*column.ends(row.of), column.show)] if column.ends else []
     text = UNKNOWN if value is None or value == "" else column.show(value)
     return Entry(
         column=column,
         text=column.whole(row.of) if column.whole else text,
-        small=tuple(line for line in (*interval, *column.small(row.of)) if line and line != UNKNOWN),
+        small=tuple(line for line in (*ends, *column.small(row.of)) if line and line != UNKNOWN),
         rank=_rank(place if rank == "place" else rank(row.of) if callable(rank) else value),
         bad=column.bad(row.of),
         shade=column.shade(row.of) if column.shade else None,

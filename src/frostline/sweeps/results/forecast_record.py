@@ -1,16 +1,15 @@
 """The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
 import heapq
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
-from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.data.files import read_inside, require_inside, unseal, validated, write_sealed
 from frostline.statistics.recipe import Recipe
 from frostline.training.run import Kind
 
@@ -102,14 +101,11 @@ class ForecastCall(BaseModel):
     measured: Taken | None = None
 
 
-CALLS = TypeAdapter(list[ForecastCall])
-
-
 def recorded(out: Path) -> list[ForecastCall]:
     """All calls. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
-        return CALLS.validate_json(json.dumps(unseal(read_inside(out / FILE, out))["calls"]), strict=True)
+        return validated(list[ForecastCall], unseal(read_inside(out / FILE, out))["calls"])
     except (OSError, ValueError, KeyError):
         return []
 

@@ -1,12 +1,11 @@
 """The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
 
-import json
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
-from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.data.files import read_inside, require_inside, unseal_as, write_sealed
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.store import SEARCH, DamagedError
@@ -118,7 +117,7 @@ def read_search(out: Path) -> SearchRecord | None:
     path = out / SEARCH
     require_inside(path, out)
     try:
-        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(path, out))), strict=True)
+        return unseal_as(SearchRecord, read_inside(path, out))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -44,7 +44,6 @@ from frostline.data.files import (
     seal,
     seal_toml,
     unseal,
-    unseal_as,
     unseal_toml,
     validated,
 )
@@ -316,7 +315,7 @@ def _as_record(content: bytes, digest: str) -> RunRecord:
             f"The result of the run {digest} has version {written} of the format, and this version of frostline reads "
             f"{SCHEMA_VERSION}: install the version that wrote it, or start again in another folder."
         )
-    record = validated(RunRecord, facts)
+    record = validated(RunRecord, facts, strict=None)
     if record.digest != digest:
         raise ValueError(f"{RECORD} belongs to another run")
     if not record.files.keys() <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
@@ -355,7 +354,7 @@ def _read_test(path: Path) -> tuple[TestRecord, NDArray[np.float32]] | None:
 
 
 def _read_failure(path: Path) -> Failure:
-    return unseal_as(Failure, read_inside(path, path.parent, FAILURE_BYTES))
+    return validated(Failure, unseal(read_inside(path, path.parent, FAILURE_BYTES)), strict=None)
 
 
 def is_before_first_run(folder: Path) -> bool:
