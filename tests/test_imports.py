@@ -182,7 +182,7 @@ OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary fol
 ELSEWHERE = {
     "data/files.py": "the place where all others write and lock",
     "sweeps/results/leases.py": "the beat of this process, whose name nobody else knows",
-    "sweeps/results/tensor_files.py": "a temporary_path, and folders after require_inside",
+    "sweeps/results/tensor_files.py": "what publish_tensors asks for, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
     "report/recommended_model.py": NEW_FOLDER,
     "model/model_files.py": NEW_FOLDER,

@@ -36,7 +36,7 @@ def drawn(rows: int, width: int, classes: int, seed: int = 0, *, sets: bool = Fa
 @pytest.mark.parametrize(("rows", "width"), [*SHAPES, (CHUNK + 100, 4)])
 def test_ridge_equals_scikit_learn(rows: int, width: int, classes: int, *, sets: bool) -> None:
     x, y = drawn(rows, width, classes, sets=sets)
-    found, penalty, held_out = ridge(x, y, classes)
+    found, penalty, held_out = ridge(x, y, classes, np.arange(len(x)))
     model = (RidgeClassifier if classes else Ridge)(penalty * rows)
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y.astype(int) if sets else y)
     temperature = best_temperature(held_out, y) if classes else 1.0
@@ -50,7 +50,7 @@ def test_ridge_equals_scikit_learn(rows: int, width: int, classes: int, *, sets:
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
 def test_held_out_values_and_penalty_equal_leave_one_out(rows: int, width: int) -> None:
     x, y = drawn(rows, width, 0)
-    _, best, values = ridge(x, y, 0)
+    _, best, values = ridge(x, y, 0, np.arange(len(x)))
     standard = StandardScaler().fit_transform(x.astype(float))
     errors = {}
     for penalty in PENALTIES:
@@ -85,7 +85,7 @@ def test_a_text_that_repeats_is_never_held_out_alone(fit: Any) -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     x, y = drawn(80, 6, classes)
-    found, penalty, values = logistic(x, y, classes)
+    found, penalty, values = logistic(x, y, classes, np.arange(len(x)))
     assert penalty in PENALTIES
     model = LogisticRegression(C=1 / (80 * penalty), max_iter=10_000)
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)

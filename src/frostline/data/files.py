@@ -33,7 +33,6 @@ import xxhash
 from frostline import FrostlineError
 
 if TYPE_CHECKING:
-    from filelock import FileLock
     from numpy.typing import NDArray
 
 R = TypeVar("R")
@@ -169,46 +168,44 @@ def new_folder(target: Path, *, inside: Path, replace: bool = False) -> Iterator
         shutil.rmtree(aside, ignore_errors=True)
 
 
-@contextmanager
-def temporary_path(path: Path, *, inside: Path) -> Iterator[Path]:
-    """A path that does not exist, for a library that writes a file beside ``path``. What is there in the end is removed.
-
-    :func:`move` gives the file its name.
-    """
-    require_inside(path, inside)
-    temporary = _temporary_name(path)
+def publish_tensors(folder: Path, name: str, write: Callable[[Path], object], *, inside: Path) -> Path:
+    """Let a library ``write`` a file of tensors, whose name is then ``name`` and its checksum. Returns its path."""
+    require_inside(folder, inside)
+    temporary = _temporary_name(folder / f"{name}safetensors")
     try:
-        yield temporary
+        write(temporary)
+        sync(temporary)
+        target = folder / f"{name}{file_checksum(temporary)}.safetensors"
+        os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+    sync(folder)
+    return target
 
 
-def move(path: Path, target: Path, *, inside: Path, replace: bool = True) -> bool:
-    """Rename a file or folder, and flush that to disk. A file takes the place of an older file.
+def move(path: Path, target: Path, *, inside: Path) -> bool:
+    """Rename a file or folder, and flush that to disk.
 
     Returns:
-        Whether it was moved. Without ``replace``, it is not if there is a target, even one that was made meanwhile.
+        Whether it was moved. It is not if there is a target, even one that was made meanwhile.
     """
     for one in (path.parent, target.parent):  # a link itself may be moved
         require_inside(one, inside)
-    if replace:
-        os.replace(path, target)
-    elif os.path.lexists(target):
+    if os.path.lexists(target):
         return False
-    else:
-        is_folder = path.is_dir() and not path.is_symlink()
-        try:
-            if is_folder:
-                os.rename(path, target)  # fails if there is a folder that is not empty
-            else:
-                target.touch(exist_ok=False)  # a rename would replace a file
-                os.replace(path, target)
-        except OSError as error:
-            if isinstance(error, FileExistsError) or (is_folder and os.path.lexists(target)):
-                return False
-            if not is_folder:
-                target.unlink(missing_ok=True)
-            raise
+    is_folder = path.is_dir() and not path.is_symlink()
+    try:
+        if is_folder:
+            os.rename(path, target)  # fails if there is a folder that is not empty
+        else:
+            target.touch(exist_ok=False)  # a rename would replace a file
+            os.replace(path, target)
+    except OSError as error:
+        if isinstance(error, FileExistsError) or (is_folder and os.path.lexists(target)):
+            return False
+        if not is_folder:
+            target.unlink(missing_ok=True)
+        raise
     for folder in {path.parent, target.parent}:
         sync(folder)
     return True
@@ -582,18 +579,6 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what a file system 
 ELSEWHERE = "choose a folder on another file system"
 
 
-def file_lock(path: Path, timeout: float = -1, *, inside: Path) -> "FileLock":
-    """The lock of a file, which is created with its folder. It can be tried for ``timeout`` seconds; by default, it waits.
-
-    Without locks, it raises an OSError. filelock would otherwise take the file's existence as the lock, which a killed process on
-    another machine leaves forever.
-    """
-    from filelock import FileLock
-
-    require_inside(path.parent, inside)  # a file that is a link is refused when it is locked
-    return FileLock(path, timeout=timeout, fallback_to_soft=False)
-
-
 @contextmanager
 def locked(path: Path, instead: str, *, inside: Path) -> Iterator[None]:
     """Hold the lock of a file. Wait while another process has it.
@@ -606,7 +591,11 @@ def locked(path: Path, instead: str, *, inside: Path) -> Iterator[None]:
     Raises:
         FrostlineError: Its file system has no locks, or the file is a link.
     """
-    lock = file_lock(path, inside=inside)
+    from filelock import FileLock
+
+    require_inside(path.parent, inside)  # a file that is a link is refused when it is locked
+    # filelock would otherwise take the file's existence as the lock, which a killed process on another machine leaves forever
+    lock = FileLock(path, fallback_to_soft=False)
     try:
         lock.acquire()
     except OSError as error:

@@ -36,13 +36,10 @@ from frostline import FrostlineError
 from frostline.data.files import (
     CANNOT_WRITE,
     NOT_ALLOWED,
-    file_checksum,
     locked,
-    move,
+    publish_tensors,
     remove,
     replace_file,
-    sync,
-    temporary_path,
 )
 from frostline.frozen.cache import ALWAYS, UNREADABLE, CacheKey, cache_folder, is_damaged
 from frostline.frozen.forward_pass import POOLED, ForwardPass, Rows, StateSelection
@@ -72,8 +69,9 @@ def write_shard(
     states = forward_pass.selection.shapes(len(rows), int(lengths.sum()), forward_pass.anatomy.width)
     shapes = {"keys": ("U8", (len(rows), 16)), "offsets": ("I64", (len(rows) + 1,)), "seconds": ("F64", (1,))}
     shapes |= {name: ("F32", shape) for name, shape in states.items()}
-    with temporary_path(folder / "shard", inside=folder) as part:
-        with part.open("wb") as file, tempfile.TemporaryDirectory(dir=folder, suffix=".part") as scratch:
+
+    def write_all(path: Path) -> None:
+        with path.open("wb") as file, tempfile.TemporaryDirectory(dir=folder, suffix=".part") as scratch:
             begins = _write_header(file, shapes)
 
             def write(name: str, array: NDArray[np.generic]) -> None:
@@ -89,10 +87,8 @@ def write_shard(
                     write(name, array.float().cpu().contiguous().numpy())
                 progress(examples)
             write("seconds", np.array([perf_counter() - begun]))
-        sync(part)
-        shard = folder / f"{file_checksum(part)}.safetensors"
-        move(part, shard, inside=folder)
-    return shard
+
+    return publish_tensors(folder, "", write_all, inside=folder)
 
 
 def _write_header(file: BinaryIO, shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, int]:

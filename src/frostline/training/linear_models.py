@@ -42,12 +42,10 @@ class LinearModel:
 
 # Returns the model, its penalty per training row, and the cross-validated logits of the training rows before calibration, [n, C],
 # each from a fit without this row and all rows with its text.
-Fit = Callable[[Features, Targets, int, Indices | None], tuple[LinearModel, float, Array]]
+Fit = Callable[[Features, Targets, int, Indices], tuple[LinearModel, float, Array]]
 
 
-def ridge(
-    features: Features, targets: Targets, classes: int, alike: Indices | None = None
-) -> tuple[LinearModel, float, Array]:
+def ridge(features: Features, targets: Targets, classes: int, alike: Indices) -> tuple[LinearModel, float, Array]:
     """Ridge regression on a number, or on the targets -1 and 1 for each class or label.
 
     Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features. ``softmax`` or ``sigmoid`` of its
@@ -57,7 +55,7 @@ def ridge(
         features: ``[n, D]``.
         targets: Class indices or numbers, ``[n]``, or label sets ``[n, C]``.
         classes: The number of classes; 0 for regression.
-        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one. None: all differ.
+        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one.
     """
     has_label = targets if targets.dtype == np.bool_ else targets[:, None] == np.arange(classes)
     y = np.where(has_label, 1.0, -1.0) if classes else targets.astype(float)[:, None]
@@ -72,9 +70,7 @@ def ridge(
     return model, PENALTIES[best], found
 
 
-def logistic(
-    features: Features, targets: Targets, classes: int, alike: Indices | None = None
-) -> tuple[LinearModel, float, Array]:
+def logistic(features: Features, targets: Targets, classes: int, alike: Indices) -> tuple[LinearModel, float, Array]:
     """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
     The arguments are those of :func:`ridge`, without label sets. A regression task is fitted by :func:`ridge`.
@@ -83,11 +79,11 @@ def logistic(
         return ridge(features, targets, classes, alike)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    repeated = alike is not None and 1 < len(np.unique(alike)) < len(alike)
+    repeated = 1 < len(np.unique(alike)) < len(alike)
     if np.bincount(targets)[np.unique(targets)].min() >= FOLDS:
         stratified = (StratifiedGroupKFold if repeated else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
         folds: Folds = list(stratified.split(x, targets, alike))
-    elif alike is not None and repeated:  # a class has too few rows
+    elif repeated:  # a class has too few rows
         folds = folds_of(alike, np.random.default_rng(0))
     else:
         folds = list(KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0).split(x))
@@ -148,9 +144,7 @@ def _chunks(features: Features) -> list[Array]:
 Solution = tuple[list[Array], Callable[[int], Array]]
 
 
-def _primal(
-    features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices | None
-) -> Solution:
+def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices) -> Solution:
     """Ridge regression with more rows than features, from the eigenvectors of ``X'X``, for all penalties at once."""
     width, count = features.shape[1], len(features)
     gram, moments = np.zeros((width, width)), np.zeros((width, y.shape[1]))
@@ -180,7 +174,7 @@ def _primal(
     return list(held_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
-def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices | None) -> Solution:
+def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices) -> Solution:
     """Ridge regression with fewer rows than features, from the eigenvectors of ``XX'``."""
     x = (features.astype(float) - mean) / scale
     eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
@@ -198,7 +192,7 @@ def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Ar
 
 def _hold_out_texts(
     held_out: Array,
-    alike: Indices | None,
+    alike: Indices,
     basis: Callable[[Indices], Array],
     shares: Array,
     projected: Array,
@@ -210,7 +204,7 @@ def _hold_out_texts(
 
     Args:
         held_out: The values that leave out one row.
-        alike: A number for each row, ``[n]``, the same for one text; None: all differ.
+        alike: A number for each row, ``[n]``, the same for one text.
         basis: From rows ``[m]`` to their coordinates Z, ``[m, D]``. The hat matrix is ``Z * share @ Z.T + 1 / n``.
         shares: Of each coordinate for each penalty, ``[D, penalties]``.
         projected: The coordinates of ``y``, ``[D, C]``.
@@ -229,9 +223,9 @@ def _hold_out_texts(
             held_out[rows, n] = y[rows] - alone
 
 
-def _repeated(alike: Indices | None) -> Iterator[Indices]:
+def _repeated(alike: Indices) -> Iterator[Indices]:
     """The rows of the texts that are in m rows each, ``[texts, m]``, for every m above 1; none if all rows have one text."""
-    if alike is None or len(np.unique(alike)) == 1:
+    if len(np.unique(alike)) == 1:
         return
     _, text, counts = np.unique(alike, return_inverse=True, return_counts=True)
     order, ends = np.argsort(text, kind="stable"), np.cumsum(counts)

@@ -378,7 +378,7 @@ def set_aside(path: Path, folder: Path) -> Path:
     make_folder(folder, inside=out)
     names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
     try:
-        return next(name for name in names if move(path, name, inside=out, replace=False))
+        return next(name for name in names if move(path, name, inside=out))
     except FileNotFoundError:
         raise
     except OSError as error:

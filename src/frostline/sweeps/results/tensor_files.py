@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from frostline.data.files import file_checksum, is_left_over, move, remove, require_inside, sync, temporary_path
+from frostline.data.files import file_checksum, is_left_over, publish_tensors, remove, require_inside, sync
 from frostline.sweeps.results.store import DAMAGED, set_aside
 from frostline.training.run import Run, State
 
@@ -59,10 +59,7 @@ class TensorFiles:
         """
         require_inside(self.folder, self.out)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with temporary_path(self.folder / name, inside=self.out) as part:
-            write(part)
-            sync(part)
-            move(part, target := self.folder / f"{name}.{file_checksum(part)}.safetensors", inside=self.out)
+        target = publish_tensors(self.folder, f"{name}.", write, inside=self.out)
         for file in self.of(_group(target)):
             if file == target:
                 continue
