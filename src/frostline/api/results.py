@@ -144,12 +144,16 @@ class Results:
     def _repr_html_(self) -> str:
         """The answer, its figure and its choices, as a notebook shows them."""
         from frostline.report.figures.drawing import svg
+
+        first, rest = headline(self.sentence)
+        sentence = f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>"
+        return f"{sentence}{svg(self.plot(), str(self.folder))}{_html(self._choices())}"
+
+    def _choices(self) -> "pd.DataFrame":
+        """What there is to choose from, as the report prints it."""
         from frostline.report.tables.curve_tables import choices_table
 
-        answer = self.answer
-        first, rest = headline(self.sentence)
-        choices = choices_table(answer.sizes[0], price=answer.price).printed()
-        return f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}{_html(choices)}"
+        return choices_table(self.answer.sizes[0], price=self.answer.price).printed()
 
 
 class SeveralModels(Results):
@@ -211,15 +215,10 @@ class SeveralModels(Results):
     def __repr__(self) -> str:
         return f"<Results of {len(self.answer.models)} models in {self.folder}. {headline(self.sentence)[0]}>"
 
-    def _repr_html_(self) -> str:
-        from frostline.report.figures.drawing import svg
+    def _choices(self) -> "pd.DataFrame":
         from frostline.report.pages.models_page import models_table
 
-        first, rest = headline(self.sentence)
-        return (
-            f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}"
-            f"{_html(models_table(self.answer).printed())}"
-        )
+        return models_table(self.answer).printed()
 
 
 def _newer(folder: Folder) -> bool:

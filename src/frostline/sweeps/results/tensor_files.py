@@ -180,16 +180,14 @@ class BestWeights:
 
     def ranks(self) -> dict[str, Rank]:
         """The rank of the saved run of each k, by what the name of its file begins with."""
-        headers = {file: header for file in self.files.of() if (header := _header(file))}
         # a killed process may have left a second file of a k: the best one comes last
-        return {_group(file): headers[file][0] for file in sorted(headers, key=lambda file: headers[file][0])}
+        return {_group(file): rank for file, rank in sorted(self._saved().items(), key=lambda saved: saved[1])}
 
     def better_than(self, ranks: Mapping[str, Rank]) -> dict[str, tuple[float, bytes]]:
         """The score and the file of each saved run that has a higher rank than the run of the same k here, by digest."""
-        headers = {file: header for file in self.files.of() if (header := _header(file))}
         return {
             file.name.split(".")[1]: (rank[1], file.read_bytes())
-            for file, (rank, _) in headers.items()
+            for file, rank in self._saved().items()
             if rank > ranks.get(_group(file), ())
         }
 
@@ -207,13 +205,21 @@ class BestWeights:
 
     def _is_best(self, run: Run, score: float) -> bool:
         require_inside(self.folder, self.out)
-        headers = filter(None, map(_header, self.files.of(_group(Path(_name(run))))))
-        return all(_rank(run, score) > rank for rank, _ in headers)
+        return all(_rank(run, score) > rank for rank in self._saved(_k(run)).values())
+
+    def _saved(self, k: str = "*") -> dict[Path, Rank]:
+        """The files of a k, or of all, that can be read, and their ranks."""
+        return {file: header[0] for file in self.files.of(k) if (header := _header(file))}
 
 
 def _name(run: Run) -> str:
     """What the name of a run's file begins with: k and digest."""
-    return f"{run.recipe.replace(' ', '-')}.{run.digest}"
+    return f"{_k(run)}.{run.digest}"
+
+
+def _k(run: Run) -> str:
+    """The k of a run, as the names of files have it."""
+    return run.recipe.replace(" ", "-")
 
 
 def _rank(run: Run, score: float) -> Rank:
