@@ -60,7 +60,8 @@ class Page(HTMLParser):
 
 def page_of(out: Path) -> Page:
     """Write and parse the page of a sweep's folder. Asserts that it is valid and needs no network access."""
-    page = Page(write_report(out))
+    write_report(out)
+    page = Page(out / "report.html")
     assert not page.open, "every element is closed"
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids)), "figures share no ids"

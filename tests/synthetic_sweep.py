@@ -12,7 +12,7 @@ from frostline.data.columns import Columns
 from frostline.data.examples import Examples
 from frostline.data.files import write_sealed
 from frostline.data.task import Task
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.statistics.metrics import score
 from frostline.statistics.recipe import Recipe
@@ -103,7 +103,7 @@ def make_folder(
         elif place not in places(missing):
             store.publish(_result(run, outcomes.get(place, "ok"), splits, identity, rng))
     _write_data(out, identity, {"train": kind.draw(rng, "train", max(sizes)), **splits}, notes)
-    rebuild(out)
+    write_report(out)
     return out
 
 

@@ -18,7 +18,7 @@ from frostline import FrostlineError, Results
 from frostline.api.prediction import trained_task
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -47,7 +47,7 @@ class Watched(Notes):
         if "Trained for" in sentence:
             folder = Folder(self.out)
             assert not folder.is_complete and not any(row.status == "pending" for row in folder.rows)
-            self.tested.append(rebuild(self.out).tested or any(row.test is not None for row in folder.rows))
+            self.tested.append(write_report(self.out).tested or any(row.test is not None for row in folder.rows))
 
 
 class Interrupted(Notes):

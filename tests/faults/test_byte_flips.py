@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from frostline import FrostlineError
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.sweeps.results.folder import read_alternatives, read_rows, write_alternatives
 from frostline.sweeps.results.forecast_record import Forecast, record, recorded
 from frostline.sweeps.results.store import Store
@@ -73,7 +73,7 @@ def write_predictions(out: Path) -> None:
     [
         ("alternatives.safetensors", write_predictions, read_alternatives, "run the command of the search again"),
         ("sweep.toml", None, lambda out: Store(out).read_spec(), "restore it, or start again in another folder"),
-        ("data.json", None, rebuild, "run the sweep's command again to write it"),
+        ("data.json", None, write_report, "run the sweep's command again to write it"),
     ],
 )
 def test_a_file_of_all_runs_with_a_changed_byte_is_refused_in_one_sentence_and_stays(
@@ -89,7 +89,7 @@ def test_a_file_of_all_runs_with_a_changed_byte_is_refused_in_one_sentence_and_s
         write(out)
     whole = (out / name).read_bytes()
     read(out)
-    for _ in range(FLIPS // 50 if read is rebuild else FLIPS):
+    for _ in range(FLIPS // 50 if read is write_report else FLIPS):
         (out / name).write_bytes(damage := with_another_byte(whole, rng))
         with pytest.raises(FrostlineError, match=rf"{name} is (missing or )?damaged.*: {message}[^\n]*$"):
             read(out)

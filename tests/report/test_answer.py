@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from frostline.report.answer.scores_on_test import add_test_scores, sentences_on_test
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.run_group import SearchOutcome
@@ -208,8 +208,10 @@ def test_a_recommended_model_that_trains_no_layer_has_its_score_on_test() -> Non
 
 def test_rows_with_the_same_text_count_as_one_text_in_a_sweep(tmp_path: Path) -> None:
     """The same scores on 300 texts, and on 300 rows that share 20 texts."""
-    many = rebuild(make_folder(tmp_path / "many", tune=(0, 2, "full"))).sizes[0]
-    few = rebuild(make_folder(tmp_path / "few", tune=(0, 2, "full"), texts=[f"text {n}" for n in range(20)])).sizes[0]
+    many = write_report(make_folder(tmp_path / "many", tune=(0, 2, "full"))).sizes[0]
+    few = write_report(
+        make_folder(tmp_path / "few", tune=(0, 2, "full"), texts=[f"text {n}" for n in range(20)])
+    ).sizes[0]
     assert few.clear_distance == pytest.approx(many.clear_distance * (300 / 20) ** 0.5)
     for rare, often in zip(few.cells, many.cells, strict=True):
         assert rare.validation.mean == often.validation.mean

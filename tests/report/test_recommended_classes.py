@@ -15,7 +15,7 @@ import synthetic_answer
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.recommended_classes import add_classes, output_sentences, threshold_sentences
 from frostline.report.formatting import UNKNOWN
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.report.tables.sweep_tables import class_scores_table
 from frostline.statistics.answer import Answer, Threshold
 from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, scores_by_class, softmax
@@ -32,7 +32,7 @@ from tiny import change_settings
 def with_settings(out: Path, settings: str) -> dict[str, Any]:
     """The answer of a folder with other settings for the saved model, as lines of TOML."""
     change_settings(out, "calibrate = false\n", settings)
-    return rebuild(out)
+    return write_report(out)
 
 
 def answered(targets: np.ndarray, *logits: np.ndarray, **settings: Any) -> Answer:
@@ -118,7 +118,7 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     assert given.threshold.cross_fitted["recall"] == pytest.approx(at[targets == 1].mean())
     assert "This threshold was given." in page_of(out).words
     change_settings(out, "threshold = 0.9\n", 'threshold = "recall=0.95"\n')
-    found = rebuild(out).threshold
+    found = write_report(out).threshold
     assert (softmax(logits)[targets == 1, 1] >= found.threshold).mean() >= 0.95
     assert "a recall of at least 0.95 on validation" in page_of(out).words
 

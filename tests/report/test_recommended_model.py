@@ -276,7 +276,8 @@ def test_answer_card_and_page_say_what_the_head_reads(pooled: Path, classified: 
     assert "| share of full's gain |" in (classified / "model" / "README.md").read_text()
     opened = "Such a model opens with frostline or sentence-transformers, not with transformers' `pipeline`."
     assert opened in answer_of(pooled).sentence and "pipeline" not in answer_of(classified).sentence
-    assert "frostline.predict(" in write_report(pooled).read_text(encoding="utf-8")
+    write_report(pooled)
+    assert "frostline.predict(" in (pooled / "report.html").read_text(encoding="utf-8")
     with pytest.raises(FrostlineError, match="has another head than its type, which a bundle cannot hold"):
         bundle([pooled, classified], out=tmp_path / "b", names=["a", "b"])
     answer = answer_of(pooled)  # of pairs

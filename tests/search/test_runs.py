@@ -18,7 +18,7 @@ import frostline.sweeps.execution.forecast as forecast_module
 import frostline.sweeps.execution.ray_tasks as node_module
 from frostline import Ray
 from frostline.api import find
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.search import SECONDS
 from frostline.search.observations import Candidate, Observations
 from frostline.search.probing import Alternatives, estimate_k, mean_is_better
@@ -73,7 +73,7 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
 ) -> None:
     """A node loads the model once for all steps."""
     settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "tune": "0,1", "seeds": 4}
-    monkeypatch.setattr(search_module, "finish", lambda plan, *_, **more: rebuild(plan.store.out))
+    monkeypatch.setattr(search_module, "finish", lambda plan, *_, **more: write_report(plan.store.out))
     loaded = node_module._prepared.cache_info().misses
     here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2}).answer
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]

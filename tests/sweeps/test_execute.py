@@ -11,7 +11,7 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
@@ -51,7 +51,7 @@ def test_a_failed_run_is_recorded_and_repeated(settings: dict[str, Any], train_w
         ("last 1", 1): "done",
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
-    answer = rebuild(settings["out"])
+    answer = write_report(settings["out"])
     assert answer.runs.failed == 1 and answer.sizes[0].cell("last 1").errors == 1
     train_with(run)
     again = run_sweep(settings)
@@ -95,7 +95,7 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settin
     settings = {**settings, "tune": "0,1", "seeds": 3, "folds": 3, "train_size": None}
     run_sweep(settings)
     plan, folder = plan_of(**settings), Folder(settings["out"])
-    experiment, answer = plan.experiment, rebuild(settings["out"])
+    experiment, answer = plan.experiment, write_report(settings["out"])
     texts = plan.data.train.texts
     for spec in folder.runs:
         trained = {texts[row - experiment.splits["train"][0]] for row in train_rows(experiment, spec)}

@@ -9,7 +9,7 @@ import pytest
 
 import frostline
 from frostline import FrostlineError, Results
-from frostline.report.rebuild import finish, rebuild
+from frostline.report.rebuild import finish, write_report
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.execute import execute, prepare_hidden_states
 from frostline.sweeps.prepare import prepare
@@ -55,7 +55,11 @@ def test_what_has_no_training_length_is_fitted_once(settings: dict[str, Any]) ->
         found = table(run_sweep(given, num_train_epochs=epochs))
         assert found.recipe.tolist().count("probe") == 1 and found.validation_best.notna().all()
     assert {"bitfit for 3 epochs", "bitfit for 2 epochs"} < {*found.recipe} and len(found) == 5
-    assert {cell.recipe.trained for cell in rebuild(settings["out"]).sizes[0].cells} == {"last 1", "bitfit", "probe"}
+    assert {cell.recipe.trained for cell in write_report(settings["out"]).sizes[0].cells} == {
+        "last 1",
+        "bitfit",
+        "probe",
+    }
 
 
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:

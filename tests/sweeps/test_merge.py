@@ -13,7 +13,7 @@ import pytest
 
 from frostline import FrostlineError, merge
 from frostline.data.files import seal, unseal
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import write_report
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.search_record import write_search
 from frostline.sweeps.results.store import Store
@@ -59,7 +59,9 @@ def test_the_merged_folder_has_all_runs_and_can_be_continued(
     assert contents(tmp_path / "c" / "runs") == contents(finished_small / "runs")
     assert [contents(folder) for folder in folders] == before
     assert Folder(tmp_path / "c").spec.out == str(tmp_path / "c") and not list(tmp_path.glob(".*"))
-    assert rebuild(tmp_path / "c").sentence == rebuild(shutil.copytree(finished_small, tmp_path / "d")).sentence
+    assert (
+        write_report(tmp_path / "c").sentence == write_report(shutil.copytree(finished_small, tmp_path / "d")).sentence
+    )
     again = run_sweep(settings, out=tmp_path / "c")
     assert again.table().status.eq("done").all()
     assert contents(tmp_path / "c" / "runs") == contents(finished_small / "runs")

@@ -80,15 +80,19 @@ def finish(
     return answer
 
 
-def write_report(out: str | Path) -> Path:
-    """Rebuild the tables, the answer and report.html of a sweep's folder, and return the path of the report."""
+def write_report(out: str | Path) -> Answer:
+    """Rebuild the tables, the answer and report.html of a sweep's folder, and return the answer.
+
+    Raises:
+        FrostlineError: Files of the folder are missing or damaged.
+    """
     from frostline.report.pages.sweep_page import write_page
 
     folder = Folder(out)
     answer = _rebuild(folder)
     _write_answer(folder.out, answer)
     write_page(folder, answer)
-    return folder.out / "report.html"
+    return answer
 
 
 def answer_of_now(out: Path) -> Answer:
@@ -99,20 +103,7 @@ def answer_of_now(out: Path) -> Answer:
             return answer
     except (OSError, ValueError):  # none yet, or one of another version
         pass
-    write_report(out)
-    return Answer.read(out / "answer.json")
-
-
-def rebuild(out: str | Path) -> Answer:
-    """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs, and return the answer.
-
-    Raises:
-        FrostlineError: Files of the sweep's folder are missing or damaged.
-    """
-    folder = Folder(out)
-    answer = _rebuild(folder)
-    _write_answer(folder.out, answer)
-    return answer
+    return write_report(out)
 
 
 def _rebuild(folder: Folder) -> Answer:
