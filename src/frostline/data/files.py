@@ -15,6 +15,7 @@ Locks between processes are files that the operating system locks, and frees whe
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -396,11 +397,8 @@ def checksum(content: bytes) -> str:
 
 def file_checksum(path: Path) -> str:
     """The checksum of a file's content, which need not fit into memory."""
-    digest = xxhash.xxh3_128()
     with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def seal(facts: Mapping[str, Any]) -> bytes:

@@ -481,13 +481,24 @@ def quiet_loading() -> Iterator[None]:
 
     level = logging.get_verbosity()
     logging.set_verbosity_error()
-    bars = logging.is_progress_bar_enabled()
+    try:
+        with without_progress_bar():
+            yield
+    finally:
+        logging.set_verbosity(level)
+
+
+@contextmanager
+def without_progress_bar() -> Iterator[None]:
+    """While the context is open, transformers shows no progress bar."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        if bars:
+        if shown:
             logging.enable_progress_bar()
 
 
@@ -497,6 +508,5 @@ def files_digest(files: Sequence[Path]) -> str:
     for file in files:
         digest.update(file.name.encode() + b"\0")
         with file.open("rb") as handle:
-            while block := handle.read(1 << 22):
-                digest.update(block)
+            hashlib.file_digest(handle, lambda: digest)  # adds to it
     return digest.hexdigest()

@@ -15,7 +15,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.files import CARD, FILES, checksum, files_in, read_record, remove, require_recorded
@@ -23,7 +22,7 @@ from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized, first_line, in_markdown, model_name
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
-from frostline.model.model_files import ESTIMATOR, RECORD, model_written
+from frostline.model.model_files import ESTIMATOR, RECORD, model_written, without_progress_bar
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS, opened_by
 from frostline.model.ways import way_named
@@ -469,20 +468,16 @@ def _shared_facts(identity: Identity, answer: Answer, saved: Saved) -> dict[str,
 def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
     """While this is open, tokenizer and configuration have the settings to publish: the length limit, none of the training."""
     tokenizer, config = pretrained.tokenizer, pretrained.model.config
-    longest, bars = tokenizer.model_max_length, logging.is_progress_bar_enabled()
-    tokenizer.model_max_length = max_length
-    logging.disable_progress_bar()
+    longest, tokenizer.model_max_length = tokenizer.model_max_length, max_length
     if pretrained.use_cache is not None:
         config.use_cache = pretrained.use_cache
     try:
-        with without_load_settings(tokenizer):
+        with without_load_settings(tokenizer), without_progress_bar():
             yield
     finally:
         tokenizer.model_max_length = longest
         if pretrained.use_cache is not None:
             config.use_cache = False
-        if bars:
-            logging.enable_progress_bar()
 
 
 def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec: Run, saved: Saved) -> ModelCard:

@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import POOLED, Rows
 from frostline.model.loading import keep_first_layers, read_config
-from frostline.model.model_files import quiet_loading
+from frostline.model.model_files import quiet_loading, without_progress_bar
 from frostline.model.terms import HEAD
 from frostline.model.ways import Way
 from frostline.statistics.predictions import Labelled
@@ -274,18 +273,16 @@ def _quiet() -> Iterator[None]:
     import datasets
     from setfit import logging as own
 
-    bars, verbosity, shown = datasets.is_progress_bar_enabled(), own.get_verbosity(), logging.is_progress_bar_enabled()
+    bars, verbosity = datasets.is_progress_bar_enabled(), own.get_verbosity()
     datasets.disable_progress_bars()
     own.set_verbosity_warning()
-    logging.disable_progress_bar()
     try:
-        yield
+        with without_progress_bar():
+            yield
     finally:
         own.set_verbosity(verbosity)
         if bars:
             datasets.enable_progress_bars()
-        if shown:
-            logging.enable_progress_bar()
 
 
 class SetFit(Estimator):
