@@ -438,6 +438,30 @@ def edit_config(folder, **values):
         write_record(record, read_record(record), files_in(folder).values(), inside=folder)
 
 
+OWN_CODE = """
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+class OwnConfig(BertConfig):
+    model_type = "own-of-tests"
+class OwnTokenizer(BertTokenizer):
+    pass
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+"""
+OWN_CLASSES = {
+    "model_type": "own-of-tests",
+    "auto_map": {
+        "AutoConfig": "modeling_own.OwnConfig",
+        "AutoModelForSequenceClassification": "modeling_own.OwnForSequenceClassification",
+    },
+}
+
+
+def with_own_code(folder, *, before="", after=""):
+    """Let a BERT run code of its own: classes that do nothing else, with more code before and after them."""
+    (folder / "modeling_own.py").write_text(f"{before}{OWN_CODE}{after}")
+    edit_config(folder, **OWN_CLASSES)
+
+
 def edit_weights(folder, edit):
     weights = load_file(folder / "model.safetensors")
     edit(weights)

@@ -12,20 +12,8 @@ from frostline import FrostlineError
 from frostline.model.loading import load_config, load_pretrained
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.slurm import script
+from small_models import OWN_CLASSES, with_own_code
 from tiny import Frostline, change_settings, sentences, write_csv
-
-CODE = """
-import pathlib
-pathlib.Path({ran!r}).write_text("the stranger's code ran")
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
-class OwnConfig(BertConfig):
-    model_type = "own-of-strangers"
-class OwnForSequenceClassification(BertForSequenceClassification):
-    config_class = OwnConfig
-class OwnTokenizer(BertTokenizer):
-    pass
-"""
-PARTS = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
 
 
 @pytest.fixture
@@ -38,13 +26,9 @@ def ran(tmp_path: Path) -> Path:
 def own(tiny_bert: Path, tmp_path: Path, ran: Path) -> Path:
     """The folder of a model with code of its own."""
     folder = Path(shutil.copytree(tiny_bert, tmp_path / "own"))
-    (folder / "modeling_own.py").write_text(CODE.format(ran=str(ran)))
-    changed(folder / "config.json", model_type="own-of-strangers", auto_map=with_code(PARTS))
+    writes = f"import pathlib\npathlib.Path({str(ran)!r}).write_text('the code of the stranger ran')"
+    with_own_code(folder, before=writes)
     return folder
-
-
-def with_code(parts: dict[str, str]) -> dict[str, str]:
-    return {part: f"modeling_own.{name}" for part, name in parts.items()}
 
 
 def changed(path: Path, **facts: object) -> None:
@@ -121,8 +105,11 @@ def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline:
 @pytest.mark.parametrize(
     ("file", "facts"),
     [
-        ("config.json", {"model_type": "own-of-strangers", "auto_map": with_code(PARTS)}),
-        ("config.json", {"auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"], **with_code(PARTS)}}),
+        ("config.json", OWN_CLASSES),
+        (
+            "config.json",
+            {"auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"], **OWN_CLASSES["auto_map"]}},
+        ),
         ("tokenizer_config.json", {"tokenizer_class": "Own", "auto_map": ["modeling_own.OwnTokenizer", None]}),
         ("config.json", {"attn_implementation": "own/kernels"}),
         ("config.json", {"_attn_implementation": "kernels-community/flash-attn2"}),

@@ -10,7 +10,7 @@ from frostline.fast.optimizer import gradient_of
 from frostline.model.pretrained import _checksums
 from frostline.model.terms import POOLER
 from frostline.model.ways import Way
-from small_models import edit_config, edit_weights, load, values
+from small_models import edit_config, edit_weights, load, values, with_own_code
 
 
 def equal(one, other):
@@ -56,22 +56,10 @@ def test_the_digest_of_an_encoder_depends_on_its_pooling(folder):
     assert digests[0] == digests[1] and digests[3] == digests[4] and len({*digests}) == 3
 
 
-OWN_CODE = """
-from transformers import BertConfig, BertForSequenceClassification
-class OwnConfig(BertConfig):
-    model_type = "own-of-digests"
-class OwnForSequenceClassification(BertForSequenceClassification):
-    config_class = OwnConfig
-"""
-
-
 def test_the_digest_of_a_model_with_code_of_its_own_depends_on_this_code(folder):
-    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
-    edit_config(folder, model_type="own-of-digests", auto_map={k: f"modeling_own.{v}" for k, v in kinds.items()})
-    code = folder / "modeling_own.py"
-    code.write_text(OWN_CODE)
+    with_own_code(folder)
     first = load(folder, trust_remote_code=True)
-    code.write_text(f"{OWN_CODE}    scale = 2\n")
+    with_own_code(folder, after="    scale = 2\n")
     second = load(folder, trust_remote_code=True)
     assert first.weights != second.weights and first.vocabulary == second.vocabulary
 
@@ -84,10 +72,7 @@ BUFFER = """    def __init__(self, config):
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_buffers_that_code_of_its_own_computes_have_their_values(folder, persistent):
-    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
-    edit_config(folder, model_type="own-of-buffers", auto_map={k: f"modeling_rotary.{v}" for k, v in kinds.items()})
-    code = OWN_CODE.replace("digests", "buffers") + BUFFER.replace("PERSISTENT", str(persistent))
-    (folder / "modeling_rotary.py").write_text(f"import torch\n{code}")
+    with_own_code(folder, before="import torch", after=BUFFER.replace("PERSISTENT", str(persistent)))
     assert torch.equal(load(folder, trust_remote_code=True).model.angles, torch.arange(1000.0))
 
 

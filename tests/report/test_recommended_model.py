@@ -47,6 +47,7 @@ from frostline.training.saved_estimators import read_estimator
 from frostline.training.start import require_peft
 from hostile import failing, without_locks
 from pages import answer_of
+from small_models import with_own_code
 from synthetic_sweep import make_folder
 from tiny import (
     LABELS,
@@ -166,26 +167,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-OWN_CODE = """
-from transformers import BertConfig, BertForSequenceClassification
-
-
-class OwnConfig(BertConfig):
-    model_type = "own-of-frostline-tests"
-
-
-class OwnForSequenceClassification(BertForSequenceClassification):
-    config_class = OwnConfig
-"""
-
-
 def test_a_model_with_code_of_its_own_is_saved_with_it(licensed_bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(licensed_bert, tmp_path / "own"))
-    (folder / "modeling_own.py").write_text(OWN_CODE)
-    config = json.loads((folder / "config.json").read_text())
-    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
-    config |= {"model_type": "own-of-frostline-tests", "auto_map": {k: f"modeling_own.{v}" for k, v in kinds.items()}}
-    (folder / "config.json").write_text(json.dumps(config))
+    with_own_code(folder)
     out = saved_sweep(folder, tmp_path / "out", lambda n: "ab"[n % 2], tune="0", trust_remote_code=True)
     assert json.loads((out / "model" / "config.json").read_text())["use_cache"] is True
     assert (out / "model" / "modeling_own.py").is_file() and (out / "report.html").is_file()
