@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from transformers import TrainerCallback
 
 from frostline import FrostlineError
+from frostline.data.wording import counted
 from frostline.model.model_files import checkpoint_files
 from frostline.model.weights import Source, digest_of, read_weight, shapes_in
 from frostline.report.plain_text import size_of, table_lines
@@ -114,10 +115,7 @@ class TrainingAudit:
         """What has moved, and what the parts below cost, in two sentences."""
         moved, still = ([part.name for part in self.parts if bool(part.moved) is wanted] for wanted in (True, False))
         numbers, all_numbers = (sum(getattr(part, name) for part in self.parts) for name in ("moved", "parameters"))
-        after, counts = (
-            f"After {self.steps} step{'s' * (self.steps != 1)}",
-            f"{numbers:,} of {all_numbers:,} parameters",
-        )
+        after, counts = f"After {counted(self.steps, 'step')}", f"{numbers:,} of {all_numbers:,} parameters"
         if not moved:
             return f"{after}, nothing has moved."
         first = f"{after}, {named(moved)} moved ({counts}), and {named(still or moved)} did not, to the bit."

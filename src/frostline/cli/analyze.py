@@ -14,7 +14,7 @@ from frostline import FrostlineError
 from frostline.cli.flags import as_typed, split_pairs, split_words, with_fields, with_settings
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
-from frostline.data.wording import comma_separated, did_you_mean, harmless, normalized_name
+from frostline.data.wording import comma_separated, counted, did_you_mean, harmless, normalized_name
 from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
 from frostline.report.plain_text import print_table, wrapped
@@ -325,7 +325,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
 def leave_if_failed(runs: int) -> None:
     """Say how many runs ended in an error, and exit with their code if there are any."""
     if runs:
-        print(f"{runs} {'run' if runs == 1 else 'runs'} ended in an error; the same command tries again.")
+        print(f"{counted(runs, 'run')} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)
 
 

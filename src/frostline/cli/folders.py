@@ -13,7 +13,7 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode, retry_kinds, retry_option
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
-from frostline.data.wording import duration, unchecked
+from frostline.data.wording import counted, duration, unchecked
 from frostline.report.plain_text import table_lines, wrapped
 from frostline.sweeps.results.leases import SILENT_AFTER, Leases
 from frostline.sweeps.settings import TRACKERS
@@ -181,7 +181,7 @@ def track(
     from frostline.report.trackers import track as write
 
     for name, count in write(folder, to).items():
-        print(f"{name}: {count} {'run' if count == 1 else 'runs'} written")
+        print(f"{name}: {counted(count, 'run')} written")
 
 
 def _print_damage(folder: Path) -> None:
@@ -255,18 +255,13 @@ def _time_left(sweep: "Folder", leases: Leases) -> Iterator[str]:
         yield "Time left: unknown until a run has ended with a result."
         return
     step = " of this step of the search" if sweep.search and not sweep.search.over else ""
-    processes = f"{left.processes:,} {'process' if left.processes == 1 else 'processes'}"
-    by = processes if left.processes else "one process, while none trains"
+    by = counted(left.processes, "process", "processes") if left.processes else "one process, while none trains"
     sources = {
         MEASURED: "by measured times",
         FORECAST: "by the forecast",
         SCALED: "by the times of other k or sizes",
         UNKNOWN: "not counted",
     }
-    counts = ", ".join(
-        f"{left.runs[one]:,} {'run' if left.runs[one] == 1 else 'runs'} {how}"
-        for one, how in sources.items()
-        if one in left.runs
-    )
+    counts = ", ".join(f"{counted(left.runs[one], 'run')} {how}" for one, how in sources.items() if one in left.runs)
     least = "at least" if left.at_least else "about"
     yield f"Time left{step}: {least} {duration(left.seconds)} with {by} ({counts})."

@@ -15,7 +15,7 @@ from frostline.cli.flags import TrustRemoteCode, with_fields
 from frostline.cli.program import PanelCommand, app
 from frostline.data.files import with_nulls
 from frostline.data.kinds import ENDINGS, FORMAT_OF, MULTI_LABEL, TOKENS, either
-from frostline.data.wording import comma_separated, did_you_mean, first_line, listed, quoted
+from frostline.data.wording import comma_separated, counted, did_you_mean, first_line, listed, quoted
 from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
@@ -214,7 +214,7 @@ def predict(
     if first.truncated:
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
     unit = "sentence" if of_words else "text"
-    print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
+    print(f"{target}: {counted(len(texts), unit)}{tasks}")
     if labelled is not None:
         from frostline.api.prediction import evaluate as evaluation_of
 
@@ -286,8 +286,8 @@ def evaluate(
     _print_outputs("", predictions)
     if predictions.truncated:
         lost = ". Their words after it have no tag, and are not scored" if of_words else ""
-        have = "text has" if predictions.truncated == 1 else "texts have"
-        print(f"{predictions.truncated:,} {have} more tokens than the model was trained with{lost}.", file=sys.stderr)
+        have = counted(predictions.truncated, "text has", "texts have")
+        print(f"{have} more tokens than the model was trained with{lost}.", file=sys.stderr)
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
 
 
@@ -308,7 +308,7 @@ def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
     from frostline.report import formatting, names
 
     unit = "sentence" if evaluation.calibration is None and evaluation.classes else "text"
-    yield f"{len(examples):,} {unit if len(examples) == 1 else f'{unit}s'} with labels"
+    yield f"{counted(len(examples), unit)} with labels"
     scores = [
         {
             "metric": names.metric(name) + (f" of {evaluation.classes[1].label}" if name == "f1" else ""),
@@ -356,7 +356,7 @@ def _formulas(target: Path, rows: Rows) -> list[str]:
     if not found:
         return []
     row, name, cell = found[0]
-    cells = "1 cell as a formula" if len(found) == 1 else f"{len(found):,} cells as formulas"
+    cells = counted(len(found), "cell as a formula", "cells as formulas")
     return [
         f"Warning: {target}: a spreadsheet would run {cells}, such as {quoted(cell)} (row {row}, column {quoted(name)}); "
         "--safe-csv quotes them."

@@ -14,7 +14,7 @@ from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.data.wording import SHOWN_ROWS, first_rows, listed, quoted, visible
+from frostline.data.wording import SHOWN_ROWS, counted, first_rows, listed, quoted, visible
 
 RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one
 UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")  # control characters but tabs, line ends and form feeds
@@ -89,13 +89,11 @@ class DataReport(BaseModel):
                 too_high = f": scores on {second} are too high, so remove them from {first}" if first == "train" else ""
                 found.append(f"Warning: {rows} a {unit} that is also in {first}{too_high}.")
         if self.conflicting:
-            have = f"{unit} has" if self.conflicting == 1 else f"{unit}s have"
+            have = counted(self.conflicting, f"training {unit} has", f"training {unit}s have")
             labels = CONFLICTS.get(task_type, "more than one label")
             also = "" if task_type == TOKENS else ", or give the second text of a pair with --text-pair-column"
             where = first_rows(self.conflicting_rows) + (", ..." if len(self.conflicting_rows) == SHOWN_ROWS else "")
-            found.append(
-                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}): correct what is wrong{also}."
-            )
+            found.append(f"Warning: {have} {labels} (rows {where}): correct what is wrong{also}.")
         if task_type == CLASSIFICATION:
             found += _probable_typos(self.splits["train"].label_counts)
         for split, facts in self.splits.items():
@@ -105,9 +103,9 @@ class DataReport(BaseModel):
                 found.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
             if facts.empty_texts:
                 where = ", ".join(map(str, facts.empty_rows)) + (", ..." if facts.empty_texts > SHOWN_ROWS else "")
-                have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
-                row = "row" if facts.empty_texts == 1 else "rows"
-                found.append(f"{facts.empty_texts:,} {split} {have} an empty text ({row} {where}); {they} not removed.")
+                have = counted(facts.empty_texts, f"{split} row has", f"{split} rows have")
+                row, they = ("row", "it is") if facts.empty_texts == 1 else ("rows", "they are")
+                found.append(f"{have} an empty text ({row} {where}); {they} not removed.")
         return found
 
 
@@ -184,9 +182,9 @@ def _probable_typos(counts: Mapping[str, int]) -> list[str]:
         for other, of_other in counts.items():
             alike = names[label] != names[other] and 0 < rows <= RARE * of_other
             if alike and SequenceMatcher(None, names[label], names[other]).ratio() >= SIMILAR:
-                have = "row has" if rows == 1 else "rows have"
+                have = counted(rows, "training row has", "training rows have")
                 warnings.append(
-                    f"Warning: {rows:,} training {have} the label {quoted(label)}, and {of_other:,} have {quoted(other)}: "
+                    f"Warning: {have} the label {quoted(label)}, and {of_other:,} have {quoted(other)}: "
                     "correct it if it is a typo."
                 )
                 break

@@ -19,7 +19,7 @@ from frostline import FrostlineError
 from frostline.data.columns import CONLL_TAGS, CONLL_WORDS
 from frostline.data.table import Table
 from frostline.data.text_files import read_text
-from frostline.data.wording import listed
+from frostline.data.wording import counted, listed
 
 DOCUMENT, COMMENT = "-DOCSTART-", "# "
 RANGE, NUMBER = re.compile(r"\d+[-.]\d+"), re.compile(r"\d+([-.:_]\d+)*[.:)]?")  # of words
@@ -94,7 +94,7 @@ def _sentences(path: Path, words: int, encoding: str | None) -> tuple[list[list[
         if line[0] == "#" and (len(cells) != width or opens_as_comment):
             continue
         if len(cells) != width or not cells[words]:
-            found = f"{len(cells)} {'column' if len(cells) == 1 else 'columns'}" if len(cells) != width else "no word"
+            found = counted(len(cells), "column") if len(cells) != width else "no word"
             raise FrostlineError(
                 f"{path}, line {number}: the line has {found}, and the first line has {width}; "
                 "write a word and its tags, separated by tabs."

@@ -46,7 +46,7 @@ from frostline.data.tags import (
     sentences,
 )
 from frostline.data.task import Task, decide_task, targets_of
-from frostline.data.wording import did_you_mean, first_rows, listed, quoted
+from frostline.data.wording import counted, did_you_mean, first_rows, listed, quoted
 
 SPLITS = ("train", "validation", "test")
 MIN_SHARED_ROWS = 10  # fewer validation rows that are those of train are only worth a warning
@@ -334,7 +334,7 @@ def _description(task: Task) -> str:
         return f"Multi-label classification: a text has any number of {len(labels)} labels: {listed(labels)}."
     if are_entities(labels):
         kinds = entity_types(labels)
-        return f"Entities of {len(kinds)} {'type' if len(kinds) == 1 else 'types'} with BIO tags: {listed(kinds)}."
+        return f"Entities of {counted(len(kinds), 'type')} with BIO tags: {listed(kinds)}."
     return f"A tag for each word, one of {len(labels)}: {listed(labels)}."
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.columns import items_of
 from frostline.data.table import Table
-from frostline.data.wording import is_storable, quoted
+from frostline.data.wording import counted, is_storable, quoted
 
 MANY_WORDS = 200  # more than in a sentence
 
@@ -26,7 +26,7 @@ def refuse_one_sentence(tables: Mapping[str, Table]) -> None:
         words = len(table.word_lines[0]) if table.word_lines is not None and len(table) == 1 else 0
         if words > MANY_WORDS or (words and split == "train"):
             raise FrostlineError(
-                f"{table.name}: the file has one sentence of {words:,} {'word' if words == 1 else 'words'}, because it has no "
+                f"{table.name}: the file has one sentence of {counted(words, 'word')}, because it has no "
                 "blank line; write a blank line after each sentence."
             )
 

@@ -21,7 +21,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS, WORDS, not_a_header
 from frostline.data.table import Table, checked_names
-from frostline.data.wording import first_rows, quoted
+from frostline.data.wording import counted, first_rows, quoted
 
 MARKS = {  # byte order marks name the encoding; that of UTF-16 begins that of UTF-32
     codecs.BOM_UTF8: "utf-8-sig",
@@ -125,7 +125,7 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
                 remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
             if not column_names and (why := not_a_header(header, complete)):
                 expected, remedy = "row 1 has", f"{why}: {NAME_COLUMNS}"
-            count = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'}"
+            count = counted(len(cells), "cell")
             raise FrostlineError(f"{path}, row {row}: the row has {count} and {expected} {width}; {remedy}.")
         longer += len(cells) > width
         complete.append(cells[:width])
@@ -137,8 +137,8 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
         raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")
     notes = []
     if longer:
-        have = "row has" if longer == 1 else "rows have"
-        notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
+        have = counted(longer, "row has", "rows have")
+        notes.append(f"{path}: {have} more cells than the {width} named columns; these cells are dropped.")
     if ragged:
         notes.append(
             f"{path}: {len(ragged):,} of {len(ragged) + len(rows):,} rows do not have the {width} cells of the header "

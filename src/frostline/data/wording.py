@@ -35,6 +35,11 @@ BAR = re.compile(r"\r|\n*(\x1b\[A)+\Z")  # what tqdm writes before a bar, and to
 JOINERS = "\u200c\u200d"  # the only format characters that words and emoji need
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 def quoted(value: object, limit: int = 60) -> str:
     """The value's ``repr``, shortened to ``limit`` characters. It shows invisible characters and unusual spaces."""
     shown = INVISIBLE.sub(lambda found: found[1] or ascii(found[0])[1:-1], repr(value))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from frostline.data.checks import DataReport
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
-from frostline.data.wording import capitalized, duration, quoted
+from frostline.data.wording import capitalized, counted, duration, quoted
 from frostline.report import formatting, names
 from frostline.report.answer.next_command import SAME_COMMAND
 from frostline.report.answer.recommended_classes import is_saved
@@ -85,14 +85,10 @@ def trouble(counts: Counts, unusable: int) -> str | None:
             f"{unusable} of {counts.done} finished runs failed (diverged, collapsed, or predict the same for all examples)"
         )
     if counts.failed:
-        parts.append(f"{_runs(counts.failed)} ended in an error")
+        parts.append(f"{counted(counts.failed, 'run')} ended in an error")
     if counts.pending:
-        parts.append(f"{_runs(counts.pending)} not trained yet")
+        parts.append(f"{counted(counts.pending, 'run')} not trained yet")
     return f"{'; '.join(parts)}." if parts else None
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
 
 
 def machines(provenances: Sequence[Provenance]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from frostline.data.files import file_name, replace_file, write_json
-from frostline.data.wording import model_name
+from frostline.data.wording import counted, model_name
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import (
@@ -45,7 +45,7 @@ def probe_sentence(report: ProbeReport) -> str:
             f"No probe has a defined {metric}: it predicts the same for every example, or there are too few "
             "validation examples."
         )
-    examples = f"{report.validation_rows:,} validation example{'' if report.validation_rows == 1 else 's'}"
+    examples = counted(report.validation_rows, "validation example")
     layers = f"layer{'s' if len(best.layers) > 1 else ''} {formatting.layers(best.layers)} of {report.layers}"
     probe = f"{report.kind} probe on the {names.VECTORS[best.vector]} after {layers}"
     interval = f"95 % interval {report.low:.3f} to {report.high:.3f}"

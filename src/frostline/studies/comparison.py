@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from frostline.data.wording import normalized_name
+from frostline.data.wording import counted, normalized_name
 from frostline.report import formatting, names
 from frostline.report.answer.analysis import Analysis, shares_of_head_only
 from frostline.report.pages.analysis_page import Publication
@@ -181,7 +181,7 @@ def published_table(rows: Sequence[Compared]) -> ReportTable:
     with_size = any(row.published.train_size for row in rows)
 
     def runs(row: Compared) -> list[str]:
-        return [f"{row.runs} {'run' if row.runs == 1 else 'runs'}"] if row.runs else []
+        return [counted(row.runs, "run")] if row.runs else []
 
     columns = (
         Column("table", "in", of=lambda row: row.published.table, number=False, rank="place"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.wording import capitalized
+from frostline.data.wording import capitalized, counted
 from frostline.report import formatting
 from frostline.report.names import baseline, tuning
 from frostline.report.names import metric as name_of_metric
@@ -87,7 +87,7 @@ def _reached(cell: Cell, metric: str) -> str:
     """The mean score of a cell on test."""
     test = cell.test
     assert test is not None
-    seeds = "1 seed" if test.n == 1 else f"{test.n} seeds"
+    seeds = counted(test.n, "seed")
     if test.low is not None:
         seeds += f", 95 % confidence interval {formatting.interval(test.low, test.high)}"
     mean = f"{name_of_metric(metric)} {formatting.score(test.mean)}"

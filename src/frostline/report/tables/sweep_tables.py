@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
-from frostline.data.wording import capitalized, quoted, ranges
+from frostline.data.wording import capitalized, counted, quoted, ranges
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
@@ -144,7 +144,7 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
     def small(of: tuple[str, AuditRecord]) -> list[str]:
         """Merged matrices, and what each of several phases changed."""
         merged, phases = len(of[1].merged), of[1].phases
-        lines = [f"{merged} matri{'x' if merged == 1 else 'ces'} merged"] if merged else []
+        lines = [f"{counted(merged, 'matrix', 'matrices')} merged"] if merged else []
         return lines + [f"phase {n}, {phase.steps:,} steps: {_parts(phase.moved)}" for n, phase in enumerate(phases, 1)]
 
     def holds(key: str) -> Read:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from frostline.data.files import read_inside, require_inside, unseal_as, write_sealed
+from frostline.data.wording import counted
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.store import SEARCH, DamagedError
@@ -142,7 +143,7 @@ def as_of_now(search: SearchRecord, rows: Sequence[RunResult]) -> SearchRecord:
     newer = newer_runs(search, rows)
     if not newer:
         return search
-    since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
+    since = counted(len(newer), "run has", "runs have")
     why = f"{since} been added to this folder since the search ended; the answer counts all."
     return search.model_copy(update={"why": why, "skipped": still_skipped(search, newer)})
 
