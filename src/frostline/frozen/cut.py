@@ -116,7 +116,7 @@ class UpperModel:
         call, last = self.anatomy.calls[number], number == self.anatomy.count - 1
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            hidden = args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden]
+            hidden = call.hidden_in(args, kwargs)
             if last and self.cut == self.anatomy.count and self._hidden is not None:
                 assert self._layout is not None
                 hidden = self._layout.unpack(self._hidden) if self.packing else self._hidden

@@ -22,7 +22,7 @@ from transformers.pytorch_utils import Conv1D
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line, similar_names
-from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
+from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_numbers, layer_place
 from frostline.model.tokens import padding_fill, vocabulary_size
 
 Batch = Mapping[str, Tensor]  # the model's inputs, [B, S] each, padded on the right
@@ -43,6 +43,10 @@ class Call:
     per_token: tuple[int | str, ...]
     wrap: type | None
     length: int
+
+    def hidden_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The hidden states among the arguments of a call."""
+        return args[self.hidden] if isinstance(self.hidden, int) else kwargs[self.hidden]
 
     def output(self, hidden: Tensor) -> Any:
         """``hidden`` as the layer would return it: wrapped like its own output, with None for all other outputs."""
@@ -209,8 +213,7 @@ class Anatomy:
         places = {self.places[name] for name in names}
         if EMBEDDINGS in places:
             return None
-        numbers = [number for place in places if (number := layer_number(place)) is not None]
-        return self.count - min(numbers, default=self.count)
+        return self.count - min(layer_numbers(places), default=self.count)
 
 
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit

@@ -147,7 +147,7 @@ def on_base(
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             if model.lower is not None:  # other classifiers have the same layers
-                model.lower.append(args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden])
+                model.lower.append(call.hidden_in(args, kwargs))
 
         return hook
 

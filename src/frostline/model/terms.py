@@ -3,6 +3,7 @@
 Every parameter is in exactly one place: ``embeddings``, ``layer 0`` to ``layer L-1``, ``final norm``, ``pooler`` or ``head``.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,11 @@ def layer_place(number: int) -> str:
 def layer_number(place: str) -> int | None:
     """The number of the layer at ``place``; None if the place is not a layer."""
     return int(place.removeprefix(LAYER)) if place.startswith(LAYER) else None
+
+
+def layer_numbers(places: Iterable[str]) -> list[int]:
+    """The numbers of the layers among these places."""
+    return [number for place in places if (number := layer_number(place)) is not None]
 
 
 OWN: Final = "type"  # what the head of the model type reads

@@ -540,12 +540,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         opened_by=opened_by(pretrained.head),
         answer=answer,
         spec=spec,
-        settings={
-            key: in_markdown(str(value))
-            for key, value in spec.model_dump(
-                mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
-            ).items()
-        },
+        settings={name: in_markdown(str(value)) for name, value in spec.shown_settings().items()},
         way=in_markdown(spec.way.in_words) if spec.recipe.is_way else "",
         saved=saved,
         versions={name: version(name) for name in VERSIONS},

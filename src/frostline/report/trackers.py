@@ -22,7 +22,6 @@ from frostline.training.run import Run
 
 COST = ("trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes", "tuned_layers", "tuned_share")
 SCORES = ("validation_best", "best_epoch", "test")
-NOT_SHOWN = {"weights", "vocabulary", "data", "way", "phase"}  # digests, and what the recipe says
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100  # that MLflow takes
 
 
@@ -111,7 +110,7 @@ def _runs(folder: Folder) -> Iterator[Tracked]:
 def _settings(row: RunResult, run: Run) -> dict[str, str | int | float | bool]:
     """The settings of a run that have a value."""
     own = {"model": row.model, "task": row.task, "outcome": row.outcome, "digest": row.run}
-    given = {**own, **run.model_dump(mode="json", exclude=NOT_SHOWN)}
+    given = {**own, **run.shown_settings()}
     plain = {name: value for name, value in given.items() if value is not None}
     return {name: one if isinstance(one, str | int | float) else json.dumps(one) for name, one in plain.items()}
 

@@ -75,6 +75,10 @@ class Run(TrainingSettings):
         copied.__dict__.pop("digest", None)
         return copied
 
+    def shown_settings(self) -> dict[str, Any]:
+        """The settings that a reader understands: no digests, and of the way its name only."""
+        return self.model_dump(mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"})
+
     @property
     def kind(self) -> Kind:
         """Its recipe, train size and epochs."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from frostline.data.files import remove, replace_file
 from frostline.data.wording import model_name
-from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_numbers
 from frostline.report.answer.recommended_classes import (
     WHO_APPLIES,
     calibration_sentences,
@@ -142,5 +142,4 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
 
 def _tuned(places: Sequence[str]) -> dict[str, Any]:
     """Whether the embeddings are trained, and the indices of the trained layers, for the drawing of the model."""
-    layers = [number for place in places if (number := layer_number(place)) is not None]
-    return {"embeddings": EMBEDDINGS in places, "layers": layers}
+    return {"embeddings": EMBEDDINGS in places, "layers": layer_numbers(places)}

@@ -36,7 +36,7 @@ from frostline.data.files import (
 )
 from frostline.data.kinds import FORMAT_OF
 from frostline.data.wording import listed
-from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_numbers
 from frostline.statistics.answer import is_of_models
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
@@ -304,9 +304,8 @@ class Folder:
                 known = {"tuned_layers": k, "tune_embeddings": run.recipe == FULL, "tuned_share": k / layers}
             elif result:  # for named parts and ways, only the audit says which layers run in training
                 places = result.audit.trained_places
-                numbers = [number for place in places if (number := layer_number(place)) is not None]
                 embeddings = EMBEDDINGS in places
-                known["tuned_layers"] = layers - (0 if embeddings else min(numbers, default=layers))
+                known["tuned_layers"] = layers - (0 if embeddings else min(layer_numbers(places), default=layers))
                 known |= {"tune_embeddings": embeddings, "tuned_share": result.audit.tuned_share}
             if result:
                 known |= {name: getattr(result, name) for name in OF_RESULT}

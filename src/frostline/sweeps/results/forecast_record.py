@@ -5,16 +5,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from frostline.data.files import read_inside, require_inside, unseal, validated, write_sealed
 from frostline.statistics.recipe import Recipe
+from frostline.training.result import Seconds
 from frostline.training.run import Kind
 
 FILE = "forecast.json"
-Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 
 def makespan(seconds: Sequence[float], workers: int) -> float:
