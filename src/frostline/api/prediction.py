@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples, Texts
-from frostline.data.files import read_record
+from frostline.data.files import read_record, validated
 from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
@@ -332,7 +331,7 @@ def trained_task(folder: str | Path) -> Task | None:
         return None
     try:
         found = {name: record[name] for name in ("task_type", "labels", "columns")}
-        return TypeAdapter(Task).validate_python({"name": record["task"], **found})
+        return validated(Task, {"name": record["task"], **found})
     except (ValueError, KeyError) as error:
         raise FrostlineError(
             f"The record of the model in {folder} is damaged ({first_line(error)}): copy it again."

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.data.files import ELSEWHERE, locked, read_record, with_nulls, write_json
+from frostline.data.files import ELSEWHERE, locked, read_record, write_json
 from frostline.data.kinds import REGRESSION
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
@@ -144,7 +144,7 @@ def _rebuild(folder: Folder) -> Answer:
     answer.data = folder.data.model_dump(exclude={"notes", "columns"})
     answer.notes, answer.columns = folder.data.notes, folder.data.columns
     write_tables(folder.out, rows, folder.scores())
-    return Answer.from_json(with_nulls(answer.to_json()))
+    return Answer.from_json(answer.to_json())
 
 
 def _write_answer(out: Path, answer: Answer) -> None:
@@ -157,7 +157,7 @@ def _write_answer(out: Path, answer: Answer) -> None:
     refit = facts.get("refit")  # the folder may come from others
     rows = refit.get("rows") if isinstance(refit, dict) and facts.get("run") == chosen else None
     answer.refit_rows = rows if isinstance(rows, int) else None
-    write_json(out / "answer.json", with_nulls(answer.to_json()), inside=out)
+    write_json(out / "answer.json", answer.to_json(), inside=out)
 
 
 def _saved_model(out: Path) -> dict[str, Any]:

@@ -5,23 +5,15 @@ The statistics make a :class:`SizeAnswer` of each train size. Reports add senten
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
+from frostline.data.files import validated
 from frostline.statistics.inference import Ratio, Summary
 from frostline.statistics.recipe import Recipe
-
-
-def plain(value: Any) -> Any:
-    """The value with a dictionary in place of each of the types below."""
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(kw_only=True)
@@ -462,8 +454,8 @@ class Answer(TaskAnswer):
         return self.sizes[0].decision
 
     def to_json(self) -> dict[str, Any]:
-        """Plain facts, one key for each attribute."""
-        facts: dict[str, Any] = plain(self)
+        """Plain facts, one key for each attribute. Numbers that are not finite are None."""
+        facts: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
         return facts
 
     @classmethod
@@ -473,7 +465,7 @@ class Answer(TaskAnswer):
         Raises:
             ValueError: A key is missing, or a value is of another type.
         """
-        return TypeAdapter(cls).validate_python(facts)
+        return validated(cls, facts)
 
     @classmethod
     def read(cls, path: Path) -> "Answer":
@@ -557,7 +549,7 @@ class ModelsAnswer:
         Raises:
             ValueError: It holds something else.
         """
-        return TypeAdapter(cls).validate_python(json.loads(path.read_bytes()))
+        return validated(cls, json.loads(path.read_bytes()))
 
 
 def is_of_models(folder: Path) -> bool:

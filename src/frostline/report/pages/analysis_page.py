@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic_core import to_jsonable_python
+
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis, compared_with_full, shares_of_head_only
@@ -21,7 +23,7 @@ from frostline.report.tables.analysis_tables import (
     tasks_table,
 )
 from frostline.report.tables.table import ReportTable, save_tables
-from frostline.statistics.answer import TaskAnswer, plain
+from frostline.statistics.answer import TaskAnswer
 
 SIGNIFICANT = 0.05  # level of adjusted p-values
 
@@ -89,7 +91,7 @@ def write_analysis(
     )
     published = [publication.table] if publication and publication.table else []
     save_tables(out, [*tables.values(), *published, *(table for group in groups for table in group.tables)])
-    write_json(out / "analysis.json", plain(analysis), inside=out)
+    write_json(out / "analysis.json", to_jsonable_python(analysis), inside=out)
     replace_file(out / "report.html", text.encode(), inside=out)
     return out / "report.html"
 

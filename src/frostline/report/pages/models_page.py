@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic_core import to_jsonable_python
+
 from frostline.data.files import replace_file, write_json
 from frostline.report import formatting
 from frostline.report.answer.models_answer import by_value, status
@@ -12,7 +14,7 @@ from frostline.report.figures.quality_of_models import against_inference, agains
 from frostline.report.names import printed
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
-from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer, plain
+from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer
 
 
 def models_table(answer: ModelsAnswer) -> ReportTable:
@@ -75,5 +77,5 @@ def write_models(out: Path, answer: ModelsAnswer, answers: Mapping[str, Answer])
         pages={one.model: f"{one.folder}/report.html" for one in answer.models if one.model in answers},
     )
     save_tables(out, [table])
-    write_json(out / "answer.json", plain(answer), inside=out)
+    write_json(out / "answer.json", to_jsonable_python(answer), inside=out)
     replace_file(out / "report.html", text.encode(), inside=out)
