@@ -363,6 +363,7 @@ def test_without_peft_the_flag_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         require_peft()
 
 
+FOLDS: dict[str, Any] = {"train": pd.DataFrame(sentences(60)), "folds": 3}
 LAST = {"load_best_model_at_end": False, "evaluations_per_epoch": 0}  # as a refit, which has no validation rows
 
 
@@ -400,7 +401,7 @@ def test_it_is_the_model_of_a_sweep_that_trains_on_all_rows(tiny_bert: Path, tmp
 
 def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
     """A second call finds it, also for another card; without the flag it is replaced."""
-    given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3}
+    given = {"model": tiny_bert, **FOLDS}
     answer, _ = trained(tmp_path / "o", seeds=3, **given)
     found = facts(tmp_path / "o")
     assert found["run"] == answer.sizes[0].recommended.run and found["logit_gap"] is None  # type: ignore[union-attr]
@@ -440,21 +441,21 @@ def test_if_it_fails_the_validated_model_is_saved(
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(recommended_model, "run", fail)
-    answer, notes = trained(tmp_path / "o", model=tiny_bert, train=pd.DataFrame(sentences(60)), folds=3, seeds=1)
+    answer, notes = trained(tmp_path / "o", model=tiny_bert, **FOLDS, seeds=1)
     kept = "Training on all 60 labelled rows failed (RuntimeError: no memory); the saved model is that of the best run instead."
     assert kept in notes and answer.refit_rows is None and facts(tmp_path / "o")["logit_gap"] == 0
 
 
 def test_a_way_that_stops_early_is_not_trained_on_all_rows(tiny_bert: Path, tmp_path: Path) -> None:
     """No validation rows would be left to stop it, so it would be trained much longer than the run that was scored."""
-    given: dict[str, Any] = {**QUICK, "model": tiny_bert, "train": pd.DataFrame(sentences(60)), "out": tmp_path / "o"}
-    given |= {
+    given: dict[str, Any] = {
+        **QUICK,
+        "model": tiny_bert,
+        "train": FOLDS["train"],
+        "out": tmp_path / "o",
         "test": "none",
-        "seeds": 1,
-        "tune": "early,last-1",
-        "way": {"early": {"tune": 1, "patience": 1}},
-        "refit": True,
     }
+    given |= {"seeds": 1, "tune": "early,last-1", "way": {"early": {"tune": 1, "patience": 1}}, "refit": True}
     answer = frostline.sweep(**given, save_model=False, progress=Progress()).answer
     answer.sizes[0].recommended = best_run(answer.sizes[0].cell("early"))
     save_recommended(plan_of(**given), answer, notes := Notes())
@@ -463,8 +464,7 @@ def test_a_way_that_stops_early_is_not_trained_on_all_rows(tiny_bert: Path, tmp_
 
 
 def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
-    given |= {"model": tiny_bert, "seeds": 3, "test": "none"}
+    given = {**FOLDS, "model": tiny_bert, "seeds": 3, "test": "none", "tune": "words,0", "price": 50}
     answer, _ = trained(out := tmp_path / "o", **given)
     assert answer.sizes[0].recommended.recipe == "words" and answer.refit_rows == 60  # type: ignore[union-attr]
     assert len(list(frostline.predict(out / "model", ["a warm film"]).rows())) == 1
@@ -475,8 +475,7 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
 
 def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert: Path, tmp_path: Path) -> None:
     """In the folder of a search, more runs can change which of the models that train no layer is the best."""
-    given: dict[str, Any] = {"train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
-    given |= {"model": tiny_bert, "seeds": 3, "test": "none"}
+    given = {**FOLDS, "model": tiny_bert, "seeds": 3, "test": "none", "tune": "words,0", "price": 50}
     answer, _ = trained(out := tmp_path / "o", **given)
     plan, size = plan_of(**{**QUICK, **given, "out": out}), answer.sizes[0]
     answer.sentence = "More runs have changed this."
@@ -491,8 +490,7 @@ def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert
 
 def test_card_and_settings_follow_the_answer_whatever_its_sentence(tiny_bert: Path, tmp_path: Path) -> None:
     """More runs, a new price or other columns can change the table of the card and not the sentence."""
-    given: dict[str, Any] = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "seeds": 3}
-    given["refit"] = False
+    given = {"model": tiny_bert, **FOLDS, "seeds": 3, "refit": False}
     answer, _ = trained(out := tmp_path / "o", **given)
     plan, card, file = plan_of(**{**QUICK, "test": "none", **given, "tune": 2, "out": out}), "model/README.md", "model"
     written = (out / file).stat().st_ino
@@ -507,8 +505,7 @@ def test_card_and_settings_follow_the_answer_whatever_its_sentence(tiny_bert: Pa
 
 
 def test_a_model_that_is_not_recommended_any_more_is_named(tiny_bert: Path, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "tune": "0,2", "price": 90}
-    given |= {"folds": 3, "seeds": 3}
+    given = {"model": tiny_bert, **FOLDS, "seeds": 3, "tune": "0,2", "price": 90}
     before, _ = trained(out := tmp_path / "o", **given)
     given["price"] = 0
     answer, _ = trained(out, save_model=False, **given)

@@ -23,6 +23,7 @@ from frostline.model.ways import Way
 from frostline.training.experiment import Batching, Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.run import Run
+from frostline.training.train import run, run_stacked
 from small_models import FIRST_WORD, GENERIC, small_model
 from tiny import GOOD, sentences
 
@@ -142,3 +143,10 @@ def largest_difference(one, other):
         assert np.array_equal(np.isnan(a), np.isnan(b))
         gaps.append(np.nanmax(np.abs(a - b)) / np.nanmax(np.abs(a)))
     return max(gaps)
+
+
+def stack_gap(specs, experiment, **options):
+    """The largest difference of runs that are trained as one stack from the same runs, each trained alone."""
+    alone = [run(spec, experiment) for spec in specs]
+    pairs = zip(run_stacked(specs, experiment, **options), alone, strict=True)
+    return max(largest_difference(one, other) for one, other in pairs)
