@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic_core import to_jsonable_python
 
 from frostline import FrostlineError
 from frostline.report.answer.analysis import analyze, shares_of_head_only
 from frostline.report.answer.run_groups import load_groups
 from frostline.report.tables.analysis_tables import failures_by_depth_table
-from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import runs_at_best_learning_rate
 from frostline.statistics.recipe import Recipe
@@ -27,7 +27,7 @@ ELSA = Path(__file__).parents[3] / "shared" / "elsa"
 
 
 def plain(analysis: Any) -> str:
-    return json.dumps(answer.plain(analysis), allow_nan=False)
+    return json.dumps(to_jsonable_python(analysis), allow_nan=False)
 
 
 def test_the_analysis_has_plain_values() -> None:

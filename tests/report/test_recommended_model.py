@@ -525,6 +525,7 @@ def finished(out: Path) -> Answer:
 
 def test_one_process_at_a_time_finishes_and_an_error_leaves_the_lock_free(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=1)
+    (out / "report.html").unlink()
     with ThreadPoolExecutor() as pool:
         with FileLock(out / ".finish.lock"):
             waiting = pool.submit(finished, out)
