@@ -12,12 +12,13 @@ Shapes: N texts, B examples in a batch, S padded length, C outputs.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from huggingface_hub import split_torch_state_dict_into_shards
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -163,34 +164,16 @@ def save_files(model: PreTrainedModel, folder: Path) -> None:
     values = dict(sorted(revert_weight_conversion(model, values).items()))
     absent = {p.data_ptr(): stream.sources[name] for name, p in model.named_parameters() if name in stream.absent}
     sources = {key: absent[value.data_ptr()] for key, value in values.items() if is_unread(value)}
-    parts = list(_parts(values))
-    names = [f"model-{n:05}-of-{len(parts):05}.safetensors" for n in range(1, len(parts) + 1)]
-    names = [WHOLE] if len(parts) == 1 else names
-    for name, keys in zip(names, parts, strict=True):
-        own = read_weights({key: sources[key] for key in keys & sources.keys()})
+    shapes = {key: torch.empty(value.shape, dtype=value.dtype, device="meta") for key, value in values.items()}
+    split = split_torch_state_dict_into_shards(shapes, max_shard_size=SHARD_BYTES)
+    for name, keys in split.filename_to_tensors.items():
+        own = read_weights({key: sources[key] for key in keys if key in sources})
         read = {key: value.to(values[key].dtype) for key, value in own}
         save_file({key: read.get(key, values[key]).contiguous() for key in keys}, folder / name, {"format": "pt"})
-    if len(parts) > 1:
-        facts = {
-            "total_parameters": model.num_parameters(),
-            "total_size": sum(value.nbytes for value in values.values()),
-        }
-        weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
-        index = json.dumps({"metadata": facts, "weight_map": weight_map}, indent=2, sort_keys=True)
+    if split.is_sharded:
+        facts = {"total_parameters": model.num_parameters(), **split.metadata}
+        index = json.dumps({"metadata": facts, "weight_map": split.tensor_to_filename}, indent=2, sort_keys=True)
         (folder / INDEX).write_text(index + "\n", encoding="utf-8")
-
-
-def _parts(values: Mapping[str, Tensor]) -> Iterator[set[str]]:
-    """The names of the values in each file."""
-    part: set[str] = set()
-    held = 0
-    for key, value in values.items():
-        if part and held + value.nbytes > SHARD_BYTES:
-            yield part
-            part, held = set(), 0
-        part.add(key)
-        held += value.nbytes
-    yield part
 
 
 @dataclass(frozen=True)
