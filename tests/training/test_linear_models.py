@@ -111,7 +111,7 @@ def test_classes_that_scikit_learn_does_not_know_are_never_predicted(present: li
 def test_classes_with_one_row_or_none(fit: Any) -> None:
     x, y = drawn(40, 6, 2)
     y[0] = 3  # class 3 has one row, class 2 has none
-    probabilities = softmax(fit(x, y, 4)[0].logits(x), 1)
+    probabilities = softmax(fit(x, y, 4, np.arange(40))[0].logits(x), 1)
     assert np.isfinite(probabilities).all() and not (probabilities.argmax(1) == 2).any()
 
 

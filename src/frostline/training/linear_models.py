@@ -82,7 +82,7 @@ def logistic(features: Features, targets: Targets, classes: int, alike: Indices)
     repeated = 1 < len(np.unique(alike)) < len(alike)
     if np.bincount(targets)[np.unique(targets)].min() >= FOLDS:
         stratified = (StratifiedGroupKFold if repeated else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
-        folds: Folds = list(stratified.split(x, targets, alike))
+        folds: Folds = list(stratified.split(x, targets, alike if repeated else None))
     elif repeated:  # a class has too few rows
         folds = folds_of(alike, np.random.default_rng(0))
     else:
