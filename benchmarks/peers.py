@@ -25,6 +25,7 @@ import frostline
 
 MAX_LENGTH = 64  # of reviews, which are long
 PEERS = ("trainer", "logistic", "optuna", "setfit")
+FREE = "free, by find --price 0"
 
 
 def known_tasks(data: Path) -> dict[str, tuple[Rows, Rows, str]]:
@@ -61,20 +62,20 @@ class Draw:
             written(folder / "new.csv", unlabelled),
         )
 
-    def find(self) -> Iterator[Facts]:
-        """``frostline find`` with its defaults, but no test rows."""
-        out = self.folder / "found"
+    def find(self, side: str = "find", *options: str) -> Iterator[Facts]:
+        """``frostline find`` with its defaults and these options, but no test rows."""
+        out = self.folder / side.split(",")[0]
         shutil.rmtree(out, ignore_errors=True)  # of a call that was interrupted
         command = [sys.executable, "-m", "frostline", "find", "--model", self.model, "--train", str(self.train)]
         command += ["--test", "none", "--max-length", str(MAX_LENGTH), "--max-truncated", "1", "--metric", self.metric]
         command += ["--task-type", "regression"] * (self.metric == "spearmanr")
-        seconds = timed([*command, "--out", str(out)], self.folder / "find.txt")
+        seconds = timed([*command, *options, "--out", str(out)], out.with_suffix(".txt"))
         results = frostline.open(out)
         rows = list(frostline.predict(results.model_folder, self.new).rows())
         named = "label" in rows[0]
         predicted = [row["label"] if named else next(v for v in row.values() if isinstance(v, float)) for row in rows]
         yield {
-            "side": "find",
+            "side": side,
             "seconds": seconds,
             "score": score(predicted, self.dev, self.metric),
             "sentence": results.answer.sentence.split(" To be surer")[0],
@@ -134,7 +135,7 @@ def main() -> None:
     parser = parser_of_draws(__doc__, 3)
     parser.add_argument("--rows", default="300", help="numbers with commas between them")
     parser.add_argument(
-        "--sides", default="trainer,logistic,optuna", help=f"of {', '.join(PEERS)}; find is always there"
+        "--sides", default="trainer,logistic,optuna", help=f"of {', '.join(PEERS)}, free; find is always there"
     )
     parser.add_argument("--in-time", action="store_true", help="without all of Optuna's trials")
     options = parser.parse_args()
@@ -156,7 +157,9 @@ def main() -> None:
             for side in options.sides.split(","):
                 impossible = side == "setfit" and (made.metric == "spearmanr" or "text_pair" in known[name][0][0])
                 if side not in there and not impossible:
-                    journal.add(*({**cell, **line} for line in made.peer(side, seconds, options.in_time)))
+                    free = side == "free"
+                    models = made.find(FREE, "--price", "0") if free else made.peer(side, seconds, options.in_time)
+                    journal.add(*({**cell, **line} for line in models))
     found = [line for line in journal.lines() if "side" in line]
     tables = [table_of(found, rows) for rows in dict.fromkeys(line["rows"] for line in found)]
     write_result(options.json, "Is find better than what people use otherwise, in equal time?", tables, found)
