@@ -122,7 +122,9 @@ def desk(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     rows = sentences(90)
     write_csv(tmp_path / "reviews.csv", rows)
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
-    stars = [{"comment": row["text"], "stars": str(1 + n % 3)} for n, row in enumerate(rows)]
+    stars = [
+        {"comment": row["text"], "stars": str(1 + n % 3), "author": f"author {n % 16}"} for n, row in enumerate(rows)
+    ]
     write_csv(tmp_path / "comments.csv", stars)
     words = (*GOOD[:3], *BAD[:3])
     six = [{"text": f"{row['text']} {words[n % 6]}", "label": words[n % 6]} for n, row in enumerate(rows)]

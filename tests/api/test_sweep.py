@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 import frostline
+from frostline.report.answer.run_groups import labelled_split
 from frostline.report.recommended_model import save_recommended
+from frostline.statistics.predictions import RunPredictions
 from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from hostile import flip
 from tiny import QUICK, Notes, TrainWith, plan_of, sentences
 
@@ -45,9 +48,26 @@ def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
     assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
     assert not (finished_sweep / "weights").exists()  # the saved model has them now
     answer = json.loads((finished_sweep / "answer.json").read_text())
-    columns = {"text": "text", "text_pair": None, "label": "label", "indicators": [], "separator": None}
+    columns = {"text": "text", "text_pair": None, "label": "label", "indicators": [], "separator": None, "group": None}
     assert answer["columns"] == columns
     assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
+
+
+def test_rows_of_a_group_are_left_out_together(tiny_bert: Path, tmp_path: Path) -> None:
+    """Those of an author are in one fold, and the intervals count them as one."""
+    authors = [f"author {n % 20}" for n in range(80)]
+    train = pd.DataFrame(sentences(80)).assign(author=authors)
+    settings = {"model": tiny_bert, "train": train, "tune": "0,probe", "seeds": 3, "folds": 3, "test": "none", **QUICK}
+    out = tmp_path / "o"
+    frostline.sweep(**settings, group_column="author", out=out, save_model=False, progress=Progress())
+    stored = pd.read_parquet(out / "validation.parquet")
+    assert stored.group.tolist() == authors and stored.groupby("group").fold.nunique().max() == 1
+    split = labelled_split(Folder(out), "validation")
+    assert split is not None and len(set(split.clusters)) == 20 and len(set(split.texts)) > 60
+    groups = RunPredictions(split, lambda run: split.targets).groups
+    assert len(groups) == 20 and all(len({authors[n] for n in rows}) == 19 for rows in groups)
+    with pytest.raises(frostline.FrostlineError, match="results of other data"):
+        frostline.sweep(**settings, out=out, progress=Progress())
 
 
 def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path) -> None:

@@ -223,6 +223,67 @@ def test_tables_without_equal_texts_are_split_as_before() -> None:
     assert digests == {"classes": ("2cd712bd", "565cfa1d"), "numbers": ("08219c66", "446b38db")}
 
 
+AUTHORS = [f"author {n % 12}" if n < 48 else "" for n in range(60)]
+GROUPED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
+    "classes": (table(NUMBERED, LABELS, author=AUTHORS), {}),
+    "classes, more rows for some authors": (table(NUMBERED, LABELS, author=["a"] * 20 + AUTHORS[20:]), {}),
+    "numbers of authors": (table(NUMBERED, LABELS, author=[n // 5 for n in range(60)]), {}),
+    "numbers": (table(NUMBERED, [n / 7 for n in range(60)], author=AUTHORS), {"task_type": REGRESSION}),
+    "several labels": (table(NUMBERED, [["a"], ["a", "b"], []] * 20, author=AUTHORS), {}),
+    "tags": (
+        pd.DataFrame({"tokens": [["Anna", str(n)] for n in range(60)], "tags": [["B-x", "O"]] * 60, "author": AUTHORS}),
+        {},
+    ),
+    "a text of a pair": (
+        table([f"text {n // 3}" for n in range(60)], LABELS, text_pair=NUMBERED),
+        {"group_column": "text"},
+    ),
+    "authors with a text in common": (table([f"text {n % 30}" for n in range(60)], LABELS, author=AUTHORS), {}),
+}
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+@pytest.mark.parametrize("case", GROUPED)
+def test_rows_of_a_group_are_in_the_same_split_and_fold(case: str, folds: int) -> None:
+    rows, options = GROUPED[case]
+    options = {"group_column": "author", **options}
+    data = loaded(train=rows, folds=folds, **options)
+    parts = (
+        [data.train.take(np.flatnonzero(data.folds == n)) for n in range(3)]
+        if data.folds is not None
+        else [part for part in (data.train, data.validation, data.test) if part is not None]
+    )
+    assert sum(map(len, parts)) == 60 and min(map(len, parts)) >= (15 if folds else 5)
+    groups = [set(part.groups or ()) - {""} for part in parts]
+    assert all(groups) and not any(groups[n] & other for n in range(len(groups)) for other in groups[:n])
+    texts = [set(part.read_alike()) for part in parts]
+    assert not any(texts[n] & other for n in range(len(texts)) for other in texts[:n])
+    assert f"the same text or the same '{options['group_column']}'" in " ".join(data.notes)
+    if data.task.task_type == CLASSIFICATION and folds:
+        assert max(abs(2 * part.targets.sum() - len(part)) for part in parts) <= 6
+    assert loaded(train=rows, folds=folds, **options).train.digest() == data.train.digest()
+    ungrouped = loaded(train=rows, folds=folds, **options | {"group_column": None})
+    assert ungrouped.train.digest() != data.train.digest()
+
+
+def test_groups_that_cannot_stay_together_are_refused_and_those_that_do_not_are_named() -> None:
+    rows = table(NUMBERED, LABELS, author=AUTHORS)
+    unknown = "no column 'Author' (did you mean 'author'?); pass one of 'text', 'label', 'author' with --group-column."
+    assert unknown in refused(train=rows, group_column="Author")
+    one = refused(train=rows.assign(author="me"), group_column="author", folds=3)
+    assert "3 folds of 60 rows leave 0 in one (rows with the same text or the same 'author' stay together)" in one
+    of_label = refused(train=rows, group_column="label")
+    assert "the label 'no' has too few different 'label' for training" in of_label
+    assert "there is no column 'author', which the training data has" in refused(
+        train=rows, validation=frame(20, 100), group_column="author"
+    )
+    notes = loaded(train=rows[:40], validation=rows[40:], test="none", group_column="author").notes
+    assert any(
+        "Warning: 8 of 20 validation rows have the same 'author' as rows of train: scores" in one for one in notes
+    )
+    assert "--group-column cannot be given with SST-2 of GLUE" in refused(glue="SST-2", data="x", group_column="author")
+
+
 few_classes = st.lists(st.integers(1, 40), min_size=2, max_size=4).map(classes)
 label_sets = arrays.arrays(np.bool_, st.tuples(st.integers(1, 60), st.integers(2, 5)))
 

@@ -49,6 +49,7 @@ class ModelAndData(TypedDict, total=False):
     label_column: str | None
     indicator_columns: Strings | None
     label_separator: str | None
+    group_column: str | None
     tag_column: int | None
     word_column: int | None
     column_names: Strings | None

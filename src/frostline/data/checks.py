@@ -127,6 +127,18 @@ def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64
     return found
 
 
+def shared_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
+    """A warning for every two splits with a group in common, which only splits that the user gives can have."""
+    groups = {split: set(part.groups or ()) - {""} for split, part in splits.items()}
+    found = []
+    for first, second in combinations(splits, 2):
+        if count := sum(group in groups[first] for group in splits[second].groups or ()):
+            rows = _of_rows(count, len(splits[second]), second)
+            too_high = f": scores on {second} may be too high for others" if first == "train" else ""
+            found.append(f"Warning: {rows} the same {quoted(column)} as rows of {first}{too_high}.")
+    return found
+
+
 def _are_empty(texts: Texts) -> npt.NDArray[np.bool_]:
     """``[N]``: whether a text, or one of a pair, has nothing to read."""
     pairs = texts.pairs or texts.texts

@@ -67,6 +67,7 @@ class Columns:
         label: The column of the labels; None without labels, or if there are ``indicators``.
         indicators: Columns of 0 and 1, one for each label.
         separator: What separates the labels of a text in the label column; None if they are lists, or if a text has one label.
+        group: The column whose equal cells are rows that stay together; None if texts alone decide.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Columns:
     label: str | None = None
     indicators: tuple[str, ...] = ()
     separator: str | None = None
+    group: str | None = None
 
     @property
     def of_labels(self) -> tuple[str, ...]:
@@ -85,7 +87,8 @@ class Columns:
         label = f", label is column {quoted(self.label)}" if self.label is not None else ""
         if self.indicators:
             label = f", labels are the columns {listed(self.indicators)}"
-        return f"text is column {quoted(self.text)}{pair}{label}"
+        group = "" if self.group is None else f", rows with the same {quoted(self.group)} stay together"
+        return f"text is column {quoted(self.text)}{pair}{label}{group}"
 
 
 def choose_columns(
@@ -95,6 +98,7 @@ def choose_columns(
     text_pair_column: str | None = None,
     label_column: str | None = None,
     indicator_columns: Sequence[str] = (),
+    group_column: str | None = None,
     label_needed: bool = True,
     task_type: str | None = None,
 ) -> Columns:
@@ -109,7 +113,8 @@ def choose_columns(
         FrostlineError: A column does not exist, is used twice, or is ambiguous.
     """
     named = [("--text-column", text_column), ("--text-pair-column", text_pair_column), ("--label-column", label_column)]
-    for flag, column in (*named, *(("--indicator-columns", column) for column in indicator_columns)):
+    indicators = [("--indicator-columns", column) for column in indicator_columns]
+    for flag, column in (*named, *indicators, ("--group-column", group_column)):
         if column is not None and column not in table.columns:
             raise FrostlineError(
                 f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
@@ -142,7 +147,7 @@ def choose_columns(
     for column in (*of_texts, *([label] if task_type != CLASSIFICATION else [])):
         if column is not None:
             _refuse_written_lists(table, column, task_type, is_label=column == label)
-    return Columns(text=text, text_pair=pair, label=label, indicators=tuple(indicator_columns))
+    return Columns(text=text, text_pair=pair, label=label, indicators=tuple(indicator_columns), group=group_column)
 
 
 def task_of_lists(table: Table, text_column: str | None, label_column: str | None) -> str | None:

@@ -7,6 +7,8 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from frostline import FrostlineError
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -24,12 +26,14 @@ class Texts:
         pairs: The second text of each example, or None for single texts.
         rows: The row number of each example in its source, ``[N]``.
         name: The name of the source in errors: a file or a description.
+        groups: What each example has in common with others, such as an author; empty for nothing. None: nothing is known.
     """
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] | None
     rows: Indices
     name: str
+    groups: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -42,6 +46,7 @@ class Texts:
             texts=tuple(self.texts[i] for i in positions),
             pairs=None if self.pairs is None else tuple(self.pairs[i] for i in positions),
             rows=self.rows[indices],
+            groups=None if self.groups is None else tuple(self.groups[i] for i in positions),
         )
 
     def keys(self) -> list[Hashable]:
@@ -68,6 +73,25 @@ class Texts:
         first: dict[Hashable, int] = {}
         return np.array([first.setdefault(key, n) for n, key in enumerate(self.read_alike())], dtype=np.int64)
 
+    def together(self) -> Indices:
+        """The position of the first example that is in the same split or fold, ``[N]``.
+
+        Examples that read alike are together, and those of a group, and all that are linked by others.
+        """
+        alike, first = self.first_alike(), dict[str, int]()
+        if self.groups is None:
+            return alike
+        grouped = np.array(
+            [first.setdefault(group, n) if group else n for n, group in enumerate(self.groups)], np.int64
+        )
+        every = np.arange(len(self))
+        links = coo_array(
+            (np.ones(2 * len(self)), (np.tile(every, 2), np.append(alike, grouped))), shape=(len(self),) * 2
+        )
+        _, part = connected_components(links, directed=False)
+        _, firsts, place = np.unique(part, return_index=True, return_inverse=True)
+        return firsts[place]
+
     def row_digests(self) -> list[bytes]:
         """A SHA-256 of each example, 32 bytes. Equal digests mean equal texts and pairs."""
         if self.pairs is None:
@@ -76,12 +100,15 @@ class Texts:
         return [hashlib.sha256(_framed(text) + _framed(pair)).digest() for text, pair in both]
 
     def digest(self) -> str:
-        """A SHA-256 in hexadecimal of all texts and pairs in their order, without row numbers and names."""
+        """A SHA-256 in hexadecimal of all texts, pairs and groups in their order, without row numbers and names."""
         return _digest(self._parts())
 
     def _parts(self) -> Iterable[bytes]:
         yield b"texts" if self.pairs is None else b"pairs"
         yield from self.row_digests()
+        if self.groups is not None:
+            yield b"groups"
+            yield from map(str.encode, self.groups)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,6 +148,7 @@ class Examples(Texts):
             texts=self.texts + other.texts,
             pairs=None if self.pairs is None else self.pairs + (other.pairs or ()),
             rows=np.concatenate([self.rows, other.rows]),
+            groups=None if self.groups is None else self.groups + (other.groups or ()),
             targets=np.concatenate([self.targets, other.targets]),
         )
 

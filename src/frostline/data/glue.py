@@ -29,7 +29,7 @@ MISMATCHED = "validation_mismatched"  # MNLI's second validation set
 SCORES = (0.0, 5.0)  # range of STS-B
 DECIDED_OPTIONS = (  # options that a GLUE task decides
     *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column", "word_column"),
-    *("indicator_columns", "label_separator", "task_type", "labels"),
+    *("indicator_columns", "label_separator", "group_column", "task_type", "labels"),
 )
 
 

@@ -125,6 +125,11 @@ class DataSettings(Strict):
         description="what separates the labels of a text in the label column, such as ;",
         json_schema_extra=of_help("none"),
     )
+    group_column: str | None = Field(
+        None,
+        description="column of what rows have in common, such as an author: equal ones are in one split or fold",
+        json_schema_extra=of_help("none"),
+    )
     tag_column: int | None = Field(
         None,
         ge=1,

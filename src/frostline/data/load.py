@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.checks import DataReport, constant_targets, garbled, report_on
+from frostline.data.checks import DataReport, constant_targets, garbled, report_on, shared_groups
 from frostline.data.columns import (
     WORDS,
     Columns,
@@ -125,6 +125,7 @@ def load_data(
             text_pair_column=settings.text_pair_column,
             label_column=settings.label_column,
             indicator_columns=settings.indicator_columns or (),
+            group_column=settings.group_column,
             task_type=task_type,
         )
         columns = replace(columns, separator=settings.label_separator)
@@ -150,6 +151,8 @@ def load_data(
         _require_other_rows(split, sources, given)
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in SPLITS if split in splits}, task)
+    if task.columns.group is not None:
+        more += shared_groups(splits, task.columns.group)
     if task.task_type == REGRESSION:
         more += constant_targets(splits, numbers)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
@@ -238,7 +241,7 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
     Raises:
         FrostlineError: A label is none of the training labels.
     """
-    task = replace(task, columns=replace(task.columns, text=columns.text, text_pair=columns.text_pair))
+    task = replace(task, columns=replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=None))
     if not task.columns.of_labels or not _has_labels(table, task):
         return None
     notes = list[str]()
@@ -349,7 +352,7 @@ def _has_labels(table: Table, task: Task) -> bool:
 def _examples(table: Table, task: Task, split: str) -> Examples:
     """The texts and targets of a table, which must have the columns of the training table."""
     columns = task.columns
-    for column in (columns.text, columns.text_pair, *columns.of_labels):
+    for column in (columns.text, columns.text_pair, *columns.of_labels, columns.group):
         if column is not None and column not in table.columns:
             raise FrostlineError(
                 missing_tags(table)
@@ -372,4 +375,5 @@ def _texts(table: Table, columns: Columns, task_type: str | None) -> Texts:
         pairs=None if columns.text_pair is None else table.texts(columns.text_pair),
         rows=table.rows,
         name=table.name,
+        groups=None if columns.group is None else table.texts(columns.group),
     )

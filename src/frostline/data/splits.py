@@ -176,7 +176,8 @@ def complete_splits(
     for split in missing:
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, seed, split=split)
-        together = " Rows with the same text stay together." if splits["train"].repeats or splits[split].repeats else ""
+        joined = splits["train"].groups is not None or splits["train"].repeats or splits[split].repeats
+        together = f" Rows with {_in_common(task)} stay together." if joined else ""
         hint = ""
         if split == "validation" and suits_folds:
             hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows."
@@ -188,9 +189,15 @@ def complete_splits(
     numbers = fold_numbers(splits["train"], task, int(folds), seed)
     notes.append(
         f"All {len(splits['train']):,} rows are validation rows, in {folds} folds: each run is scored on the fold that it "
-        f"does not train on, one fold per seed (data seed {seed}). Rows with the same text are in the same fold."
+        f"does not train on, one fold per seed (data seed {seed}). Rows with {_in_common(task)} are in the same fold."
     )
     return splits, numbers, notes
+
+
+def _in_common(task: Task) -> str:
+    """What rows that stay together have in common."""
+    group = task.columns.group
+    return "the same text" if group is None else f"the same text or the same {quoted(group)}"
 
 
 def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str) -> tuple[Examples, Examples]:
@@ -217,21 +224,22 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     _refuse_exhausted_class(examples, chosen, task, "for training and each split that is held out", split)
     if not len(held_out):
         raise FrostlineError(
-            f"{examples.name}: all {len(examples):,} rows left for training have the same text, so none can be held out for "
-            f"{split}; give more texts or --{split} FILE."
+            f"{examples.name}: all {len(examples):,} rows left for training have {_in_common(task)}, so none can be held "
+            f"out for {split}; give more rows or --{split} FILE."
         )
     return rest, held_out
 
 
 def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]:
-    """About ``size`` rows in a random stratified order. Rows whose texts read alike are drawn together, or not at all.
+    """About ``size`` rows in a random stratified order. Rows that belong together are all drawn, or none is.
 
-    Texts that are too frequent for ``size`` are not drawn, unless a class would have no other. Every class keeps a row that is
-    not drawn. Without equal texts these are exactly the first ``size`` rows.
+    Texts and groups that are too frequent for ``size`` are not drawn, unless a class would have no other. Every class keeps a row
+    that is not drawn. Without equal texts and groups these are exactly the first ``size`` rows.
     """
-    if not examples.repeats:
+    equal = examples.together()
+    if len(np.unique(equal)) == len(examples):
         return stratified_indices(examples.targets, size, rng).tolist()  # type: ignore[no-any-return]
-    equal, order = examples.first_alike(), stratified_indices(examples.targets, len(examples), rng).tolist()
+    order = stratified_indices(examples.targets, len(examples), rng).tolist()
     of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
     own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
     rows: dict[int, list[int]] = defaultdict(list)  # of each text
@@ -270,7 +278,8 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     """The fold of each row, 0 to ``folds`` - 1, ``[N]``. Folds are stratified and have nearly the same size. Of each ``folds``
     consecutive numbers of a regression, every fold has one.
 
-    Rows whose texts read alike are in the same fold, so that no run is scored on a text that it was trained on.
+    Rows whose texts read alike are in the same fold, so that no run is scored on a text that it was trained on. So are rows of a
+    group. Groups can have many rows: the largest come first, each into the fold that has fewest rows of its classes.
 
     Raises:
         FrostlineError: A fold has too few rows for a score, or all rows of a class are in one fold.
@@ -283,14 +292,29 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     order = targets if _are_numbers(targets) else strata(targets)
     numbers = np.empty(len(examples), np.int64)
     numbers[shuffled[order[shuffled].argsort(kind="stable")]] = dealt  # one class, or number, after the other
-    numbers = numbers[examples.first_alike()]
+    together = examples.together()
+    numbers = numbers[together] if examples.groups is None else _dealt(together, strata(targets), folds, rng)
     if (smallest := int(np.bincount(numbers, minlength=folds).min())) < MIN_FOLD_ROWS:
         raise FrostlineError(
-            f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
-            f"and a score needs {MIN_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
+            f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (rows with {_in_common(task)} "
+            f"stay together), and a score needs {MIN_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
         )
     _refuse_exhausted_class(examples, numbers, task, "to be both trained on and scored", "validation")
     return numbers
+
+
+def _dealt(together: Indices, strata_of: npt.NDArray[Any], folds: int, rng: np.random.Generator) -> Indices:
+    """The fold of each row, ``[N]``, where rows with the same number are ``together``."""
+    known, group = np.unique(together, return_inverse=True)
+    present, stratum = np.unique(strata_of, return_inverse=True)
+    group = rng.permutation(len(known))[group]
+    rows = np.zeros((len(known), len(present)))  # of each group, as a share of each stratum
+    np.add.at(rows, (group, stratum), 1 / np.bincount(stratum)[stratum])
+    held, fold = np.zeros((folds, len(present))), np.empty(len(known), np.int64)
+    for one in np.argsort(-np.bincount(group), kind="stable"):
+        fold[one] = (held @ rows[one]).argmin()
+        held[fold[one]] += rows[one]
+    return fold[group]
 
 
 def _refuse_exhausted_class(examples: Examples, part: npt.NDArray[Any], task: Task, purpose: str, split: str) -> None:
@@ -299,6 +323,7 @@ def _refuse_exhausted_class(examples: Examples, part: npt.NDArray[Any], task: Ta
         rows = np.flatnonzero(examples.targets == target)
         if len(np.unique(part[rows])) == 1:
             unit = "different texts" if examples.take(rows).repeats else "rows"
+            unit = unit if task.columns.group is None else f"different {quoted(task.columns.group)}"
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
                 f"{unit} {purpose}; add rows, remove it, or give --{split} FILE."

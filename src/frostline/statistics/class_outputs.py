@@ -79,7 +79,7 @@ def intervals_by_class(split: Labelled, logits: NDArray[Any]) -> list[ClassScore
     counts = _counts(split, logits)  # [rows, K, 3]
     total = counts.sum(0)
     scores = _class_scores(total)  # [3, K]
-    left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(split.texts)])  # [groups, 3, K]
+    left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(split.clusters)])  # [groups, 3, K]
 
     def interval(n: int, c: int, *of: int) -> Ratio:
         """``of``: the places of the counts that the score is a share of. Those of one text count once."""

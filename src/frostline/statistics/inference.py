@@ -75,16 +75,16 @@ def summarize(scores: Array) -> Summary:
 GROUPS = 50
 
 
-def row_groups(alike: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def row_groups(together: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """For each group, the rows that remain without it. Texts are assigned to groups at random, with a fixed seed.
 
-    Rows whose texts read alike are in the same group: a model is mostly right on all of them or on none (a jackknife over
-    clusters; Cameron and Miller 2015, Journal of Human Resources 50, section II).
+    Rows that belong together are in the same group: a model is mostly right on all texts that read alike, or on none (a jackknife
+    over clusters; Cameron and Miller 2015, Journal of Human Resources 50, section II).
 
     Args:
-        alike: A number for each row, ``[rows]``; rows whose texts read alike have the same one.
+        together: A number for each row, ``[rows]``; rows that belong together have the same one.
     """
-    _, text = np.unique(alike, return_inverse=True)
+    _, text = np.unique(together, return_inverse=True)
     texts = int(text.max(initial=-1)) + 1
     group = (np.random.default_rng(0).permutation(texts) % min(GROUPS, texts))[text]
     return [np.flatnonzero(group != left_out) for left_out in range(min(GROUPS, texts))]

@@ -54,6 +54,7 @@ class Labelled:
         labels: The names of the classes, labels or tags.
         metric: The name of the metric.
         alike: A number for each row, ``[rows]``: rows whose texts read alike have the same one. None: all differ.
+        together: The same for rows that are held out and left out together: those that read alike, and those of a group.
     """
 
     targets: NDArray[Any]
@@ -61,16 +62,22 @@ class Labelled:
     labels: tuple[str, ...]
     metric: str
     alike: NDArray[np.int64] | None = None
+    together: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, examples: Examples, task_type: str, labels: tuple[str, ...], metric: str) -> Self:
-        """The targets of these examples, and which of their texts read alike."""
-        return cls(examples.targets, task_type, labels, metric, examples.first_alike())
+        """The targets of these examples, which of their texts read alike, and which rows belong together."""
+        return cls(examples.targets, task_type, labels, metric, examples.first_alike(), examples.together())
 
     @cached_property
     def texts(self) -> NDArray[np.int64]:
         """``alike``, or a number of its own for each row."""
         return np.arange(len(self.targets)) if self.alike is None else self.alike
+
+    @cached_property
+    def clusters(self) -> NDArray[np.int64]:
+        """``together``, or a number of its own for each text."""
+        return self.texts if self.together is None else self.together
 
     def different_texts(self, rows: NDArray[np.bool_]) -> int:
         """The number of different texts in these rows."""
@@ -128,7 +135,7 @@ class RunPredictions:
         self.split, self.unchecked_logits = split, logits
         self.quantile = corrected_quantile(interim_analyses)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
-        self.groups = row_groups(split.texts)
+        self.groups = row_groups(split.clusters)
         self.scores: dict[str, NDArray[np.float64]] = {}
         self.scored: dict[str, NDArray[np.bool_]] = {}
         self.on_folds: dict[tuple[str, bytes], NDArray[np.float64]] = {}

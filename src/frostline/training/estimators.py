@@ -140,7 +140,8 @@ def examples_of(experiment: Experiment, rows: Rows, layers: Iterable[int]) -> Pr
         vectors = lambda layer: found[:, place[layer]]  # noqa: E731
     name = next(name for name, own in experiment.splits.items() if own[0] <= rows.min() and rows.max() <= own[-1])
     texts = experiment.examples_of(rows, name)
-    split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric, texts.first_alike())
+    alike, together = texts.first_alike(), texts.together()
+    split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric, alike, together)
     return ProbeExamples(split, vectors, words, None if texts.pairs is None else _apart(experiment, rows, name))
 
 

@@ -97,8 +97,8 @@ class ProbeExamples:
 
     @property
     def alike(self) -> NDArray[np.int64]:
-        """A number for each text or word, ``[U]``: the same for texts that read alike, and for the same word of such texts."""
-        texts = self.split.texts
+        """A number for each text or word, ``[U]``: the same for texts that belong together, and for one word of such texts."""
+        texts = self.split.clusters
         return (
             texts if self.words is None else texts[self.words.example] * self.split.targets.shape[1] + self.words.word
         )

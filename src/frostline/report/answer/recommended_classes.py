@@ -59,7 +59,7 @@ def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Se
     held_out = held_out_logits(size, size.recommended, logits)[0]
     scored = np.flatnonzero(scored_rows(held_out))
     held_out, targets, texts = held_out[scored], validation.targets[scored], validation.texts[scored]
-    folds = folds_of(texts, np.random.default_rng(SEED))
+    folds = folds_of(validation.clusters[scored], np.random.default_rng(SEED))
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
         if validation.task_type == MULTI_LABEL:

@@ -50,19 +50,22 @@ if TYPE_CHECKING:
     from frostline.sweeps.plan import Plan
 
 Folds = NDArray[np.int64]
-FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string()}
+FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string(), "group": pa.string()}
 CHECKSUM = b"checksum"  # the key of a checksum in the metadata of a file
 
 
 def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
-    """Write ``<split>.parquet``: row number in the data file, text, pair, target (class index, number, a list with the index of
-    each word's tag, or a list with whether the text has each label), and fold if there are ``folds``."""
+    """Write ``<split>.parquet``: row number in the data file, text, pair, group, target, and fold if there are ``folds``.
+
+    The target is a class index, a number, a list with the index of each word's tag, or one with whether the text has each label.
+    """
     table = pa.table(
         {
             **({} if folds is None else {"fold": folds}),
             "row": examples.rows,
             "text": pa.array(examples.texts, pa.string()),
             "pair": pa.array(examples.pairs if examples.pairs is not None else [None] * len(examples), pa.string()),
+            "group": pa.array(examples.groups if examples.groups is not None else [None] * len(examples), pa.string()),
             "target": list(examples.targets) if examples.targets.ndim > 1 else examples.targets,
         }
     )
@@ -76,12 +79,14 @@ def read_rows(out: Path, split: str) -> Examples | None:
     table = _read(out, split)
     if table is None:
         return None
-    pairs, lists = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
+    pairs, groups = table["pair"].to_pylist(), table["group"].to_pylist()
+    lists = pa.types.is_list(table["target"].type)
     return Examples(
         texts=tuple(table["text"].to_pylist()),
         pairs=None if None in pairs else tuple(pairs),
         rows=table["row"].to_numpy().astype(np.int64),
         name=split,
+        groups=None if None in groups else tuple(groups),
         targets=np.array(table["target"].to_pylist()) if lists else table["target"].to_numpy(),
     )
 
@@ -115,7 +120,7 @@ def _has_form(table: pa.Table) -> bool:
     return (
         {"fold": FORM["fold"], **kinds} == FORM
         and (pa.types.is_integer(target) or pa.types.is_floating(target) or pa.types.is_boolean(target))
-        and not any(table[name].null_count for name in table.column_names if name != "pair")
+        and not any(table[name].null_count for name in table.column_names if name not in ("pair", "group"))
     )
 
 
