@@ -139,7 +139,7 @@ def analyze(
     from frostline.report.answer.analysis import analyze as analyze_groups
 
     analysis = analyze_groups(groups, settings)
-    page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
+    page = write_analysis_page(out, analysis, protocol, groups, ", ".join(source.name for source in sources))
     print_analysis(analysis, protocol)
     print(f"\n{page}")
 
@@ -168,17 +168,17 @@ def settings_for(protocol: Any, **given: Any) -> Any:
     return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
 
 
-def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, title: str, groups: Sequence[Any]) -> Path:
-    """Write the page of an analysis, with the published numbers of a study if there is one."""
+def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, groups: Sequence[Any], title: str = "") -> Path:
+    """Write the page of an analysis, with the title and the published numbers of a study if there is one."""
     from frostline.report.pages.analysis_page import write_analysis
 
-    folders = {(group.model, group.task): group.folder for group in groups}
-    if protocol is None:
-        return write_analysis(out, analysis, title=title, folders=folders)
-    from frostline.studies.comparison import publication_of
+    publication = None
+    if protocol is not None:
+        from frostline.studies.comparison import publication_of
 
-    publication = publication_of(protocol, analysis)
-    return write_analysis(out, analysis, title=protocol.title, publication=publication, folders=folders)
+        title, publication = protocol.title, publication_of(protocol, analysis)
+    folders = {(group.model, group.task): group.folder for group in groups}
+    return write_analysis(out, analysis, title=title, publication=publication, folders=folders)
 
 
 def print_analysis(analysis: "Analysis", protocol: Any) -> None:
@@ -314,10 +314,10 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     ours = analyze_groups(groups, settings_for(None))
     theirs = analyze_groups(groups, settings_for(protocol))
     print_analysis(theirs, protocol)
-    page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
+    page = write_analysis_page(folder, ours, protocol, groups)
     print(f"\nWith frostline's settings: {page}")
     make_folder(folder / "as-published", inside=folder)
-    page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
+    page = write_analysis_page(folder / "as-published", theirs, protocol, groups)
     print(f"With the publication's settings: {page}")
     leave_if_failed(failed)
 

@@ -137,7 +137,7 @@ class WhoTrains:
             failed += answer.runs.failed
             groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
         analysis = analyze(groups, settings_of(spec))
-        page = write_analysis_page(out, analysis, None, f"{len(grids)} models", groups)
+        page = write_analysis_page(out, analysis, None, groups, f"{len(grids)} models")
         print_analysis(analysis, None)
         print(f"\n{page}")
         leave_if_failed(failed)

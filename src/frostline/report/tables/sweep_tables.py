@@ -8,7 +8,7 @@ from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, counted, quoted, ranges
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
-from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
+from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, Read, train_size_column
 from frostline.report.tables.table import Column, Ends, ReportTable, Row
 from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.cells import FAILURES
@@ -27,7 +27,6 @@ CHECKS = {
     "frozen_in_eval_mode": "frozen in\neval mode",
 }
 COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # all others: examples of classes
-Read = Callable[[Any], Any]
 
 
 def search_table(found: SearchRecord) -> ReportTable:
