@@ -180,45 +180,24 @@ def published_table(rows: Sequence[Compared]) -> ReportTable:
     )
     with_size = any(row.published.train_size for row in rows)
 
+    def title(of: str, shown: bool) -> str:
+        return f"measured\n{of}" if shown else ""
+
     def runs(row: Compared) -> list[str]:
         return [counted(row.runs, "run")] if row.runs else []
 
     columns = (
-        Column("table", "in", of=lambda row: row.published.table, number=False, rank="place"),
-        Column("model", "model" if len(printed) > 1 else "", of=lambda row: row.published.model, number=False),
-        Column("task", "task", of=lambda row: row.published.task, number=False),
-        Column(
-            "train_size", "examples" if with_size else "", formatting.count, of=lambda row: row.published.train_size
-        ),
-        Column("tuned", "tuned", names.printed, of=lambda row: row.published.tuned, number=False),
-        Column("of_layers", "of\nlayers", of=lambda row: row.published.of_layers),
-        Column(
-            "statistic",
-            "statistic",
-            lambda text: text.replace("_", " "),
-            of=lambda row: row.published.statistic,
-            number=False,
-        ),
-        Column("value", "published", _number, of=lambda row: row.published.value, strong=True),
-        Column(
-            "measured_model",
-            "measured\nmodel" if other_model and len(measured) > 1 else "",
-            of=lambda row: row.model,
-            number=False,
-        ),
-        Column(
-            "measured_tuned",
-            "measured\ntuned" if other_model else "",
-            names.printed,
-            of=lambda row: row.tuned,
-            number=False,
-        ),
-        Column(
-            "measured_size",
-            "measured\nexamples" if other_size and len(sizes) > 1 else "",
-            formatting.count,
-            of=lambda row: row.train_size,
-        ),
+        Column("table", "in", of="published.table", number=False, rank="place"),
+        Column("model", "model" if len(printed) > 1 else "", of="published.model", number=False),
+        Column("task", "task", of="published.task", number=False),
+        Column("train_size", "examples" if with_size else "", formatting.count, of="published.train_size"),
+        Column("tuned", "tuned", names.printed, of="published.tuned", number=False),
+        Column("of_layers", "of\nlayers", of="published.of_layers"),
+        Column("statistic", "statistic", lambda text: text.replace("_", " "), of="published.statistic", number=False),
+        Column("value", "published", _number, of="published.value", strong=True),
+        Column("measured_model", title("model", other_model and len(measured) > 1), of="model", number=False),
+        Column("measured_tuned", title("tuned", other_model), names.printed, of="tuned", number=False),
+        Column("measured_size", title("examples", other_size and len(sizes) > 1), formatting.count, of="train_size"),
         Column("measured", "measured", _number, small=runs),
         Column("runs"),
         Column("gap", "" if other_model else "measured less\npublished, points", _gap),

@@ -32,7 +32,7 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
             "below",
             "points\nbelow",
             formatting.points,
-            ends=lambda one: (one.low, one.high),
+            ends=("low", "high"),
         ),
         Column("training_operations", "training,\noperations", _operations),
         Column("inference_operations", "prediction,\noperations", _operations),

@@ -241,15 +241,11 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
 
 def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
-
-    def ends(row: KOverSizes) -> Ends:
-        return row.slope_low, row.slope_high
-
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
         TUNED,
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
-        Column("slope", slope, formatting.difference, ends=ends),
+        Column("slope", slope, formatting.difference, ends=("slope_low", "slope_high")),
         Column("slope_p"),
         Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
         Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),

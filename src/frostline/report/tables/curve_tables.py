@@ -28,7 +28,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
     """Mean and spread of the scores of each k, over the runs in its mean; ``tested``: whether test scores are known."""
 
     def spread(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.score, of=lambda cell: getattr(cell.validation, key), **more)
+        return Column(key, title, formatting.score, of=f"validation.{key}", **more)
 
     def quartiles(cell: Cell) -> Ends:
         known = cell.validation
@@ -45,14 +45,14 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         *(TUNED, spread("mean", "mean", strong=True)),
         *((_comparable(curve),) if names.rows_differ(curve.cells) else ()),
         *(spread("low", "95 % CI\nof the mean", whole=interval), spread("high")),
-        *((Column("test", "mean\non test", formatting.score, of=lambda cell: cell.test.mean),) if tested else ()),
+        *((Column("test", "mean\non test", formatting.score, of="test.mean"),) if tested else ()),
         spread("median", "median\n(quartiles)", ends=quartiles),
         *(spread(key, key) for key in ("std", "min", "max")),
-        Column("last_epoch", "mean at the\nlast epoch", formatting.score, of=lambda cell: cell.validation_last.mean),
-        Column("train", "mean\non train", formatting.score, of=lambda cell: cell.train_last.mean),
-        Column("runs", "runs", of=lambda cell: cell.validation.n, small=of_all),
+        Column("last_epoch", "mean at the\nlast epoch", formatting.score, of="validation_last.mean"),
+        Column("train", "mean\non train", formatting.score, of="train_last.mean"),
+        Column("runs", "runs", of="validation.n", small=of_all),
         Column("validation_rows", "examples" if len(counts) > 1 else "", formatting.count),
-        Column("finished_runs", of=lambda cell: cell.runs),
+        Column("finished_runs", of="runs"),
         Column("learning_rate", "learning\nrate", formatting.learning_rate, small=_tried),
         Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell.learning_rates_tried)),
     )
@@ -186,13 +186,7 @@ def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
     return [
         counted("failed", "failed\nruns", bad=lambda row: bool(of(row).failed), whole=both, small=by_kind),
         *map(counted, (*kinds, "runs")),
-        Column(
-            "failure_rate",
-            "failure\nrate",
-            formatting.percent,
-            rate,
-            ends=interval,
-        ),
+        Column("failure_rate", "failure\nrate", formatting.percent, rate, ends=interval),
         counted("not_above_baseline", "not above\nbaseline"),
     ]
 
@@ -210,9 +204,6 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
             return (mark,)
         return (f"dominated by {names.printed(choice.dominated_by)}",) if choice.dominated_by else ()
 
-    def ends(choice: Choice) -> Ends:
-        return choice.low, choice.high
-
     def probability(key: str) -> Read:
         return lambda choice: choice.probabilities[key]
 
@@ -220,7 +211,7 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     columns = (
         Column("choice", "tuned", names.printed, number=False, strong=True),
         Column("expected", "expected\nscore", formatting.score),
-        Column("below_full", "expected\npoints lost", formatting.points, ends=ends),
+        Column("below_full", "expected\npoints lost", formatting.points, ends=("low", "high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         Column("value", "value", formatting.score),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
@@ -273,16 +264,13 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
     if any(way not in choices for way in alone):
         caption += " A way that has no usable run is beside nothing."
     columns = (
-        Column("way", "way", of=lambda cell: cell.recipe, number=False, strong=True, user_text="value"),
+        Column("way", "way", of="recipe", number=False, strong=True, user_text="value"),
         Column(
             "fields", "what it changes" if in_words else "", of=lambda cell: in_words.get(cell.recipe, ""), number=False
         ),
         _comparable(curve, "score"),
         Column("k", "beside", names.printed, of=beside("choice"), number=False),
-        Column(
-            *("above", "expected\npoints above", formatting.points, beside("above")),
-            ends=interval,
-        ),
+        Column("above", "expected\npoints above", formatting.points, beside("above"), ends=interval),
         Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
         Column("seconds", "training\ntime", formatting.seconds),
@@ -371,7 +359,7 @@ def _by_k(curve: SizeAnswer) -> tuple[Row, ...]:
 def _comparable(curve: SizeAnswer, key: str = "comparable") -> Column:
     """The mean score of each k, to be compared with those of others: with folds, without the effects of its folds."""
     title = "mean without\nfold effects" if names.rows_differ(curve.cells) else "mean\nscore"
-    return Column(key, title, formatting.score, of=lambda cell: cell.comparable)
+    return Column(key, title, formatting.score, of="comparable")
 
 
 def _tried(cell: Cell) -> list[str]:

@@ -254,9 +254,6 @@ def class_scores_table(
     """
     label, counted = COUNTED.get(task_type, ("class", "examples"))
 
-    def part(name: str, which: str) -> Read:
-        return lambda one: getattr(getattr(one, name), which)
-
     def spread(name: str) -> Callable[[Any], Ends]:
         return lambda one: (getattr(one, name).low, getattr(one, name).high) if runs > 1 else (None, None)
 
@@ -267,7 +264,7 @@ def class_scores_table(
         Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
         *(
-            Column(name, names.metric(name), formatting.score, of=part(name, "estimate"), ends=spread(name))
+            Column(name, names.metric(name), formatting.score, of=f"{name}.estimate", ends=spread(name))
             for name in SCORES
         ),
         *own,

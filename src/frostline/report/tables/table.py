@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,10 @@ class Column:
         key: The name of the column in the CSV.
         title: The header, with line breaks for narrow columns. A column without a title is in the CSV only.
         show: Prints a value that is not None.
-        of: Reads the value; by default it is the attribute ``key``.
+        of: Reads the value, or names the attribute, such as ``validation.mean``; by default it is the attribute ``key``.
         whole: Prints several values of the row as one, in place of ``show``.
         number: Whether the column is right-aligned.
-        ends: Reads the ends of the value's interval, for the CSV (``key_low``, ``key_high``) and the small print.
+        ends: Reads the ends of the value's interval, or names both, for the CSV (``key_low``, ``key_high``) and the small print.
         small: Lines of small print below the value and its interval.
         rank: The sort key, if it is not the value; ``place`` is the place of the row in the table.
         bad: Whether the value is highlighted as a problem.
@@ -46,10 +47,10 @@ class Column:
     key: str
     title: str = ""
     show: Callable[[Any], str] = str
-    of: Callable[[Any], Value] | None = None
+    of: Callable[[Any], Value] | str = ""
     whole: Callable[[Any], str] | None = None
     number: bool = True
-    ends: Callable[[Any], "Ends"] | None = None
+    ends: Callable[[Any], "Ends"] | tuple[str, str] | None = None
     small: Callable[[Any], Iterable[str]] = lambda row: ()
     rank: Callable[[Any], Value] | str | None = None
     bad: Callable[[Any], bool] = lambda row: False
@@ -59,12 +60,19 @@ class Column:
 
     def value(self, row: "Row") -> Value:
         """The raw value of a row."""
-        found: Value = self.of(row.of) if self.of else getattr(row.of, self.key)
+        found: Value = (self.of if callable(self.of) else attrgetter(self.of or self.key))(row.of)
+        return found
+
+    def interval(self, row: "Row") -> "Ends":
+        """The ends of the value's interval; None without one."""
+        if self.ends is None:
+            return None, None
+        found: Ends = (self.ends if callable(self.ends) else attrgetter(*self.ends))(row.of)
         return found
 
     def values(self, row: "Row") -> dict[str, Value]:
         """The raw values of a row by their names in the CSV: the value, and the ends of its interval."""
-        low, high = self.ends(row.of) if self.ends else (None, None)
+        low, high = self.interval(row)
         return {self.key: self.value(row), **({f"{self.key}_low": low, f"{self.key}_high": high} if self.ends else {})}
 
 
@@ -174,7 +182,7 @@ def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
 
 def _entry(column: Column, row: Row, place: int) -> Entry:
     value, rank = column.value(row), column.rank
-    ends = [interval(*column.ends(row.of), column.show)] if column.ends else []
+    ends = [interval(*column.interval(row), column.show)] if column.ends else []
     text = UNKNOWN if value is None or value == "" else column.show(value)
     return Entry(
         column=column,
