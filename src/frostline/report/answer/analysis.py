@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from frostline.data.wording import capitalized
 from frostline.report.answer.make_answer import answer_task
@@ -55,13 +56,21 @@ def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> Analysis:
     )
 
 
-def compared_with_full(groups: Sequence[TaskAnswer]) -> Iterator[tuple[TaskAnswer, Cell, Difference]]:
+class ComparedWithFull(NamedTuple):
+    """A k of a model and task, and its difference from full fine-tuning."""
+
+    group: TaskAnswer
+    cell: Cell
+    difference: Difference
+
+
+def compared_with_full(groups: Sequence[TaskAnswer]) -> Iterator[ComparedWithFull]:
     """Every k that was compared with full fine-tuning, at the first train size of each group."""
     for group in groups:
         size = group.sizes[0]
         for cell in size.cells:
             if size.reference_is_full and cell.recipe != size.reference and cell.difference:
-                yield group, cell, cell.difference
+                yield ComparedWithFull(group, cell, cell.difference)
 
 
 def shares_of_head_only(groups: Sequence[TaskAnswer]) -> list[float]:

@@ -20,7 +20,7 @@ from frostline.report.tables.curve_tables import (
 )
 from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Cell, Difference, Failures, KOverSizes, TaskAnswer
+from frostline.statistics.answer import Failures, KOverSizes, TaskAnswer
 from frostline.statistics.cells import total
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED
 from frostline.statistics.train_sizes import OverTasks
@@ -174,26 +174,21 @@ def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
 def above_full_table(analysis: Analysis) -> ReportTable:
     """Every k whose mean is above that of full fine-tuning."""
 
-    def part(place: int, key: str) -> Read:
-        return lambda found: getattr(found[place], key)
-
-    def ends(found: tuple[TaskAnswer, Cell, Difference]) -> Ends:
-        return found[2].low, found[2].high
-
+    ends = "difference.low", "difference.high"
     columns = (
-        *(replace(column, of=part(0, column.key)) for column in (MODEL, TASK)),
-        Column("recipe", "tuned", names.printed, of=part(1, "recipe"), number=False),
-        *(Column("tuned_layers", of=part(1, "tuned_layers")), Column("layers", of=part(0, "layers"))),
-        Column("estimate", "above full", formatting.difference, of=part(2, "estimate"), ends=ends),
-        Column("p", "p-value", formatting.p_value, of=part(2, "p")),
-        Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part(2, "p_holm")),
+        *(replace(column, of=f"group.{column.key}") for column in (MODEL, TASK)),
+        Column("recipe", "tuned", names.printed, of="cell.recipe", number=False),
+        *(Column("tuned_layers", of="cell.tuned_layers"), Column("layers", of="group.layers")),
+        Column("estimate", "above full", formatting.difference, of="difference.estimate", ends=ends),
+        Column("p", "p-value", formatting.p_value, of="difference.p"),
+        Column("p_holm", "p-value\n(Holm)", formatting.p_value, of="difference.p_holm"),
     )
     caption = (
         "Every k whose mean is above that of full fine-tuning. Of many comparisons some are above by chance; Holm’s method "
         f"adjusts for all {analysis.comparisons} comparisons of this page."
     )
-    above = [found for found in compared_with_full(analysis.groups) if found[2].estimate > 0]
-    above.sort(key=lambda found: (found[2].p_holm is None, found[2].p_holm or 0.0))
+    above = [found for found in compared_with_full(analysis.groups) if found.difference.estimate > 0]
+    above.sort(key=lambda found: (found.difference.p_holm is None, found.difference.p_holm or 0.0))
     return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(map(Row, above)))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, counted, quoted, ranges
@@ -134,39 +134,47 @@ def forecast_table(calls: Sequence[ForecastCall], results: Iterable[RunRecord]) 
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 
 
+class _Audit(NamedTuple):
+    """The audit of a run of one k."""
+
+    tuned: str
+    record: AuditRecord
+
+
 def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
     """The audit of one run of each k: frozen parameters stay frozen. ``audits`` are by name of k."""
 
-    def trained(of: tuple[str, AuditRecord]) -> str:
-        return _parts(of[1].trained_places)
+    def trained(of: _Audit) -> str:
+        return _parts(of.record.trained_places)
 
-    def small(of: tuple[str, AuditRecord]) -> list[str]:
+    def small(of: _Audit) -> list[str]:
         """Merged matrices, and what each of several phases changed."""
-        merged, phases = len(of[1].merged), of[1].phases
+        merged, phases = len(of.record.merged), of.record.phases
         lines = [f"{counted(merged, 'matrix', 'matrices')} merged"] if merged else []
         return lines + [f"phase {n}, {phase.steps:,} steps: {_parts(phase.moved)}" for n, phase in enumerate(phases, 1)]
 
     def holds(key: str) -> Read:
-        return lambda of: of[1].checks[key]
+        return lambda of: of.record.checks[key]
 
     def failed(key: str) -> Callable[[Any], bool]:
-        return lambda of: not of[1].checks[key]
+        return lambda of: not of.record.checks[key]
 
-    def share(of: tuple[str, AuditRecord]) -> list[str]:
-        return [formatting.percent(of[1].trainable_parameters / of[1].parameters)]
+    def share(of: _Audit) -> list[str]:
+        return [formatting.percent(of.record.trainable_parameters / of.record.parameters)]
 
+    rows = (Row(_Audit(str(name), record)) for name, record in audits.items())
     count = formatting.count
     columns = (
-        Column("tuned", "tuned", names.printed, of=lambda of: str(of[0]), number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, number=False, rank="place"),
         Column("trained", "trained", of=trained, number=False, small=small),
-        Column("merged", of=lambda of: len(of[1].merged)),
-        Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
-        Column("parameters", of=lambda of: of[1].parameters),
+        Column("merged", of=lambda of: len(of.record.merged)),
+        Column("trainable_parameters", "parameters", count, of="record.trainable_parameters", small=share),
+        Column("parameters", of="record.parameters"),
         *(
             Column(key, title, lambda value: "yes" if value else "no", of=holds(key), bad=failed(key))
             for key, title in CHECKS.items()
         ),
-        Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
+        Column("clipped_parameters", "tensors\nclipped", count, of="record.clipped_parameters"),
     )
     caption = (
         "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
@@ -175,7 +183,7 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
         caption += " Of merged matrices, low-rank updates were trained and added to the weights."
     if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
-    return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
+    return ReportTable("audit", "Audit", caption, columns, tuple(rows))
 
 
 def _parts(places: Iterable[str]) -> str:
