@@ -41,7 +41,13 @@ class Progress:
 
     def note(self, sentence: str) -> None:
         """Show a sentence that the user should read. The logger ``frostline`` gets it, too, at the level INFO."""
-        LOG.info(spoken(sentence))
+        said = spoken(sentence)
+        LOG.info(said)
+        if is_wanted():
+            self.say(harmless(said, keep=""))
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence that is ready to be shown."""
 
     def show(self) -> None:
         """Show the current state. It is called after every change."""
@@ -133,15 +139,10 @@ class LineProgress(Progress):
         super().__init__()
         self.last = monotonic()
 
-    def note(self, sentence: str) -> None:
-        super().note(sentence)
-        self._print(sentence)
-
-    def _print(self, sentence: str) -> None:
-        logged = LOG.hasHandlers() and LOG.isEnabledFor(logging.INFO)  # the program shows what is logged
-        if is_wanted() and not logged:
+    def say(self, sentence: str) -> None:
+        if not (LOG.hasHandlers() and LOG.isEnabledFor(logging.INFO)):  # else the program shows what is logged
             with suppress(OSError):  # nobody reads the log any more; training continues
-                print(harmless(spoken(sentence), keep=""), file=sys.stderr, flush=True)
+                print(sentence, file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:
@@ -152,8 +153,8 @@ class LineProgress(Progress):
         self._say_state(self.AGAIN_AFTER)
 
     def _say_state(self, after: float) -> None:
-        if self.activity and monotonic() - self.last >= after:
-            self._print(self.state)
+        if self.activity and is_wanted() and monotonic() - self.last >= after:
+            self.say(harmless(spoken(self.state), keep=""))
 
 
 def _rounded(seconds: float) -> str:
@@ -183,10 +184,8 @@ class TerminalProgress(Progress):
             if isinstance(getattr(sys, name), FileProxy):
                 setattr(sys, name, HarmlessStream(getattr(sys, name)))
 
-    def note(self, sentence: str) -> None:
-        super().note(sentence)
-        if is_wanted():
-            self.bar.console.print(harmless(spoken(sentence), keep=""), markup=False, highlight=False, emoji=False)
+    def say(self, sentence: str) -> None:
+        self.bar.console.print(sentence, markup=False, highlight=False, emoji=False)
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
@@ -214,11 +213,9 @@ class NotebookProgress(Progress):
         self.last, self.html = 0.0, HTML
         self.handle = display(HTML(self._page()), display_id=True)
 
-    def note(self, sentence: str) -> None:
-        super().note(sentence)
-        if is_wanted():
-            self.lines.append(harmless(spoken(sentence), keep=""))
-            self._update()
+    def say(self, sentence: str) -> None:
+        self.lines.append(sentence)
+        self._update()
 
     def show(self) -> None:
         if monotonic() - self.last > 0.5:
