@@ -23,6 +23,9 @@ INK, QUIET = "#757575", "#757576"  # text; lines in the background
 VALIDATION, TRAIN, FAILED = "#2f7fc1", "#b8751a", "#d1495b"  # blue, amber, red: safe for colour-blind readers
 ROLES = {"ink": INK, "quiet": QUIET, "validation": VALIDATION, "train": TRAIN, "failed": FAILED}
 
+DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
+OF_MODELS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d"), ("o", "s", "^", "D", "v", "P")
+
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": QUIET,
     "axes.facecolor": "none",
@@ -69,6 +72,12 @@ def figure_of(width: int, height: int) -> tuple[Figure, Axes]:
     figure.patch.set_alpha(0)
     axes.patch.set_alpha(0)
     return figure, axes
+
+
+def of_model(number: int) -> dict[str, Any]:
+    """The colour and the marker of one of several models."""
+    colours, markers = OF_MODELS
+    return {"color": colours[number % len(colours)], "marker": markers[number % len(markers)]}
 
 
 def draw_frame(axes: Axes, title: str) -> None:

@@ -6,7 +6,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from frostline.report.figures.drawing import QUIET, STYLE, TRAIN, VALIDATION, figure_of
+from frostline.report.figures.drawing import DASHED, QUIET, STYLE, TRAIN, VALIDATION, figure_of
 from frostline.report.formatting import score
 from frostline.statistics.answer import Calibration
 from frostline.statistics.inference import failure_interval
@@ -21,7 +21,7 @@ def reliability(calibration: Calibration) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(420, 420)
         lowest = min(min(*part.confidence, *part.accuracy) for part in (before, after))
-        axes.plot([lowest, 1], [lowest, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
+        axes.plot([lowest, 1], [lowest, 1], **DASHED)
         for part, name, colour, marker in (
             (before, "as trained", VALIDATION, "o"),
             (after, "with temperature (cross-fitted)", TRAIN, "s"),
@@ -47,7 +47,7 @@ def predictions_over_targets(targets: NDArray[Any], predictions: NDArray[Any]) -
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(420, 400)
         ends = [float(min(targets.min(), predictions.min())), float(max(targets.max(), predictions.max()))]
-        axes.plot(ends, ends, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
+        axes.plot(ends, ends, **DASHED)
         axes.plot(targets, predictions, "o", color=VALIDATION, markersize=4, alpha=0.4, markeredgewidth=0)
         axes.set_xlabel("true")
         axes.set_title("predicted", pad=10)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
+from frostline.report.figures.drawing import DASHED, QUIET, STYLE, VALIDATION, draw_frame, figure_of
 from frostline.statistics.answer import Choice, Decision, SizeAnswer
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.recipe import FULL, Recipe
@@ -78,7 +78,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
         figure, axes = figure_of(WIDTH, round(height))
         low, high = limits(drawn)
         axes.set_ylim(low, high)
-        axes.axhline(reference.choice.expected, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
+        axes.axhline(reference.choice.expected, **DASHED, zorder=1)
         for mark in drawn:
             _draw(axes, mark, low, high)
         _draw_costs(axes, drawn, labels, whole, upright=upright)
@@ -226,7 +226,7 @@ def _legend(drawn: Sequence[Mark], chosen: str, reference: str, measured: str) -
         handles.append(Line2D([], [], color=QUIET, marker="o", markersize=5.5, linewidth=0, label=label))
     handles.append(Patch(color=VALIDATION, alpha=0.3, linewidth=0, label="95 % interval"))
     handles.append(Line2D([], [], color=VALIDATION, label=measured, **MEASURED))
-    handles.append(Line2D([], [], color=QUIET, linestyle=(0, (4, 4)), linewidth=1, label=reference))
+    handles.append(Line2D([], [], **DASHED, label=reference))
     return handles
 
 

@@ -7,11 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from frostline.report import formatting, names
-from frostline.report.figures.drawing import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
+from frostline.report.figures.drawing import STYLE, draw_frame, figure_of, of_model
 from frostline.statistics.answer import Answer, ModelsAnswer
 
-COLOURS = (VALIDATION, TRAIN, FAILED, "#6f5b9a", "#3f8f6b", QUIET)
-MARKERS = ("o", "s", "^", "D", "v", "P")
 WIDTH, HEIGHT, LINE = 470, 330, 17  # pixels; LINE is the height of a line of the legend
 # of each choice its operations, its expected score, and whether it is what is recommended with its model
 Points = Sequence[tuple[float, float, bool]]
@@ -53,10 +51,10 @@ def _figure(answer: ModelsAnswer, found: Mapping[str, Points], x: str, about: st
         figure, axes = figure_of(WIDTH, HEIGHT + LINE * len(found))
         parts = []
         for n, (model, points) in enumerate(found.items()):
-            colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
-            axes.plot([], [], marker, color=colour, label=model)
+            style = {**of_model(n), "linestyle": "none"}
+            axes.plot([], [], label=model, **style)
             for cost, expected, chosen in sorted(points):
-                axes.plot(max(cost, least), expected, marker, color=colour, markersize=9 if chosen else 5)
+                axes.plot(max(cost, least), expected, markersize=9 if chosen else 5, **style)
                 parts.append(f"{model} {formatting.score(expected)} at {cost:.1e}{', recommended' if chosen else ''}")
         axes.set_xscale("log")
         narrow = max(costs) < 30 * min(costs)

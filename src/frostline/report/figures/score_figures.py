@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import (
+    DASHED,
     FAILED,
     QUIET,
     STYLE,
@@ -23,6 +24,7 @@ from frostline.report.figures.drawing import (
     VALIDATION,
     draw_frame,
     figure_of,
+    of_model,
 )
 from frostline.statistics.answer import Cell, Difference, SizeAnswer, TaskAnswer
 from frostline.statistics.recipe import FULL, NAMED
@@ -30,10 +32,7 @@ from frostline.statistics.recipe import FULL, NAMED
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
 SHIFT = 1.035  # factor between the positions of two k at one train size, so that their points do not overlap
-COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one for each model
 LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # one for each training length
-MARKERS = ("o", "s", "^", "D", "v", "P")
-DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
 
 
 def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = None) -> Figure:
@@ -206,7 +205,7 @@ def learning_curves(
         figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
-            known = [(size.train_size * shift, cell) for size in sizes if (cell := size.cell(name))]
+            known = [(size.train_size * shift, _comparable(cell)) for size in sizes if (cell := size.cell(name))]
             _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.printed(name))
         if chance is not None:
             axes.axhline(chance, **DASHED)
@@ -228,11 +227,10 @@ def learning_curves(
 def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
     """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
     for x, cell in cells:
-        moved = (cell.comparable or 0.0) - (cell.validation.mean or 0.0)  # with folds, to what all rows would give
         for point in cell.points:
             if point.validation_best is not None:
                 shown = {"color": colour, "marker": "o"} if point.outcome == "ok" else {"color": FAILED, "marker": "x"}
-                axes.plot([x], [point.validation_best + moved], markersize=4, alpha=0.45, **shown)
+                axes.plot([x], [point.validation_best], markersize=4, alpha=0.45, **shown)
     means = [(x, cell.comparable) for x, cell in cells if cell.comparable is not None]
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
 
@@ -293,19 +291,18 @@ def _changes(group: TaskAnswer) -> list[tuple[int, Difference]]:
 
 
 def _draw_line(axes: Axes, group: TaskAnswer, number: int) -> None:
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    style = of_model(number)
     points = sorted(_changes(group), key=lambda point: point[0])
-    axes.plot([-1], [0.0], color=colour, marker=marker, markersize=4)  # full fine-tuning, not joined to the rest
+    axes.plot([-1], [0.0], markersize=4, **style)  # full fine-tuning, not joined to the rest
     axes.plot(
         [x for x, _ in points],
         [100 * difference.estimate for _, difference in points],
-        color=colour,
-        marker=marker,
         markersize=4,
         linewidth=1.4,
         label=group.model,
+        **style,
     )
     for x, difference in points:
         if difference.low is not None and difference.high is not None:
             ends = [100 * difference.low, 100 * difference.high]
-            axes.plot([x, x], ends, color=colour, linewidth=3, alpha=0.25, solid_capstyle="butt")
+            axes.plot([x, x], ends, color=style["color"], linewidth=3, alpha=0.25, solid_capstyle="butt")
