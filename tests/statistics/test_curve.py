@@ -170,6 +170,11 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
     assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4
     equal = [one("1", 0, 0.7, learning_rate=1e-4, outcome="degenerate"), one("1", 0, 0.7, learning_rate=2e-4)]
     assert by_name(answer([*equal, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4  # the other one has failed
+    for seed, failed in ((0, (None, "diverged")), (0, (0.5, "degenerate")), (1, (None, "diverged"))):
+        below = [one("1", n, 0.4 - 0.1 * n, learning_rate=1e-4) for n in (0, 1)]  # below the baseline, but scores
+        below += [replace(run, run=f"{run.run}'", learning_rate=2e-4) for run in below]
+        below[2 + seed :] = [replace(run, validation_best=failed[0], outcome=failed[1]) for run in below[2 + seed :]]
+        assert by_name(answer([*below, one("full", 0, 0.9)], 0.5))["1"].learning_rate == 1e-4
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few
     assert by_name(answer([*few, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4

@@ -214,8 +214,9 @@ def best_learning_rate(runs: Sequence[RunResult], chance: float | None, settings
     """The learning rate with the best mean score.
 
     The means are over the seeds that have finished at every learning rate. If these are fewer than half of the seeds of some
-    learning rate, each mean is over all seeds. A diverged run counts with the baseline's score. Other failed runs count with
-    their score, unless ``settings`` excludes them. Of equal means, that with most runs that did not fail is the best.
+    learning rate, each mean is over all seeds. A diverged run counts with the baseline's score, or with the lowest one of these
+    runs if that is below it. Other failed runs count with their score, unless ``settings`` excludes them. A learning rate at
+    which all runs diverged or are degenerate comes last. Of equal means, that with most runs that did not fail is the best.
     """
     by_rate: dict[float | None, list[RunResult]] = {}
     for run in sorted(runs, key=lambda run: run.learning_rate or 0.0):
@@ -224,16 +225,21 @@ def best_learning_rate(runs: Sequence[RunResult], chance: float | None, settings
     seeds = [{run.seed for run in some} for some in ended.values()]
     shared = set[Any].intersection(*seeds) if seeds else set()
     shared = shared if 2 * len(shared) >= max(map(len, seeds), default=0) else set()
+    least = min([chance or 0.0, *(run.score for run in scored(done(runs)))])
 
     def mean(rate: float | None) -> float:
         compared = [run for run in ended.get(rate, ()) if run.seed in shared or not shared]
         if settings.failed_below is not None:
             compared = near_the_best(compared, settings.failed_below)
         good = {id(run) for run in scored(compared)}
-        values = [run.score if id(run) in good else (chance or 0.0) for run in compared]
+        values = [run.score if id(run) in good else least for run in compared]
         return float(np.mean(values)) if values else -np.inf
 
-    return max(by_rate, key=lambda rate: (mean(rate), sum(run.outcome == "ok" for run in by_rate[rate])))
+    def worth(rate: float | None) -> tuple[bool, float, int]:
+        outcomes = [run.outcome for run in by_rate[rate]]
+        return any(one in ANSWERS for one in outcomes), mean(rate), outcomes.count("ok")
+
+    return max(by_rate, key=worth)
 
 
 def _alike(k: str, runs: Sequence[RunResult], others: Sequence[RunResult], best: float | None) -> float | None:

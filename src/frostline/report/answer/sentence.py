@@ -126,12 +126,8 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     decision, full, named = curve.decision, cells.get(curve.reference or ""), curve.cell(NAMED)
     chosen = curve.recommended.recipe if curve.recommended else decision.choice if decision else None
     if chosen is None:
-        done = sum(cell.runs for cell in curve.cells)
-        why = (
-            f"all {done} finished runs diverged or predict a constant. {LEARN_FIRST}"
-            if done
-            else "no run has finished."
-        )
+        done = any(cell.runs for cell in curve.cells)
+        why = f"all finished runs diverged or predict a constant. {LEARN_FIRST}" if done else "no run has finished."
         return f"There is no answer: {why}"
     of_table = comparison.evidence.rows is None
     if full and of_table and len(cells) == 1:
