@@ -14,6 +14,8 @@ from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
+from frostline.data.load import labelled_rows
+from frostline.data.reader import read_table
 from frostline.data.splits import fold_numbers, hold_out, least_size, subset_indices
 from frostline.data.task import Task
 from loaded import frame, loaded, refused
@@ -281,6 +283,10 @@ def test_groups_that_cannot_stay_together_are_refused_and_those_that_do_not_are_
     assert any(
         "Warning: 8 of 20 validation rows have the same 'author' as rows of train: scores" in one for one in notes
     )
+    task = loaded(train=rows, group_column="author").task
+    for new, groups in ((rows[:3], ("author 0", "author 1", "author 2")), (rows[["text", "label"]], None)):
+        labelled = labelled_rows(read_table(new), task, Columns(text="text"))
+        assert labelled and labelled[0].groups == groups
     assert "--group-column cannot be given with SST-2 of GLUE" in refused(glue="SST-2", data="x", group_column="author")
 
 

@@ -279,7 +279,8 @@ def evaluate(
 
     examples, without = labelled
     predictions = predict_texts(model, examples, **vars(options))
-    labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
+    group = None if examples.groups is None else task.columns.group
+    labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=group)
     own = notes_on_new(examples, scored=True)
     for note in (f"{file}: {labels}.", *table.notes, *without, *own, *_of_refit(model)):
         print(note, file=sys.stderr)

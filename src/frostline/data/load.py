@@ -235,13 +235,14 @@ def read_unlabelled(
 def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples, list[str]] | None:
     """The rows of a new table that have a label, for a model that was trained on the ``task``, and notes about the others.
 
-    Texts are in these ``columns``, and labels in those of the task. None if the table has no such column, or no row has a label.
-    With a separator, an empty cell is a text without any label, as in training.
+    Texts are in these ``columns``, and labels and groups in those of the task. A table may lack the groups. None if
+    the table has no column of labels, or no row has a label. With a separator, an empty cell is a text without any label.
 
     Raises:
         FrostlineError: A label is none of the training labels.
     """
-    task = replace(task, columns=replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=None))
+    group = task.columns.group if task.columns.group in table.columns else None
+    task = replace(task, columns=replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=group))
     if not task.columns.of_labels or not _has_labels(table, task):
         return None
     notes = list[str]()
