@@ -68,6 +68,7 @@ def test_a_rare_class_is_what_accuracy_hides(rare: int, of: int, metric: str, we
         (5, 1, "r2", "−24.000"),
         (0, 9, "spearmanr", "−63.0"),
         (0, 1e-6, "spearmanr", "0.000 on validation, and would be 1.000 with another"),
+        (0, -1, "pearson", "−3.000 on validation, and would be 0.000 with another"),
     ],
 )
 def test_numbers_far_from_the_labels_are_named(offset: float, scale: float, metric: str, found: str | None) -> None:

@@ -20,6 +20,8 @@ from frostline.training.probes import APART, WORD
         (formatting.seconds, {250: "4 min 10 s", 596: "10 min", 3600: "60 min", 7200: "2.0 h", 9000: "2.5 h"}),
         (formatting.learning_rate, {5e-5: "5e-5", 1.5e-4: "1.5e-4", 3e-12: "3e-12", 0.001: "0.001"}),
         (formatting.percent, {-0.119: "−11.9 %", None: "–"}),
+        (formatting.score, {-0.0004: "0.000", -0.0006: "−0.001", None: "–"}),
+        (formatting.difference, {-0.0004: "+0.000", 0.0123: "+0.012"}),
         (formatting.times, {2.54: "2.5×", 9.96: "10×", None: "–"}),
         (model_name, {"/home/me/gt_all/model": "gt_all", "org/model": "org/model", "./tuned": "tuned"}),
         (

@@ -144,7 +144,7 @@ def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
     """
     rows = np.flatnonzero(scored_rows(numbers))
     found, pearson = (replace(split, metric=name).score(numbers, rows) for name in ("r2", "pearson"))
-    if not (possible := pearson**2) - found > OFF_SCALE:
+    if not (possible := max(pearson, 0.0) ** 2) - found > OFF_SCALE:
         return ""
     return (
         f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and would be "

@@ -13,7 +13,7 @@ UNBROKEN = "\u00a0"  # a space between a number and its unit, where no line brea
 
 def score(value: float | None) -> str:
     """A score with three decimals."""
-    return UNKNOWN if value is None else f"{value:.3f}".replace("-", "−")
+    return UNKNOWN if value is None else f"{value:z.3f}".replace("-", "−")
 
 
 def threshold(probability: float) -> str:
@@ -30,7 +30,7 @@ def percent(share: float | None) -> str:
 
 def percent_number(share: float | None) -> str:
     """A share in percent without the percent sign."""
-    return UNKNOWN if share is None else f"{100 * share:.1f}".replace("-", "−")
+    return UNKNOWN if share is None else f"{100 * share:z.1f}".replace("-", "−")
 
 
 def probability(value: float) -> str:
@@ -45,12 +45,12 @@ def short_probability(value: float) -> str:
 
 def points(value: float | None) -> str:
     """Hundredths of a score with one decimal."""
-    return UNKNOWN if value is None else f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+    return UNKNOWN if value is None else f"{value:z.1f}".replace("-", "−")
 
 
 def difference(value: float | None) -> str:
     """A difference of two scores, with its sign and three decimals."""
-    return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")
+    return UNKNOWN if value is None else f"{value:+z.3f}".replace("-", "−")
 
 
 def p_value(value: float | None) -> str:

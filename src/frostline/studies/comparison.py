@@ -220,4 +220,4 @@ def _number(value: float) -> str:
 
 def _gap(gap: float) -> str:
     """A difference of scores in percentage points, or a difference of counts."""
-    return f"{100 * gap:+.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+,.0f}".replace("-", "−")
+    return f"{100 * gap:+z.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+z,.0f}".replace("-", "−")
