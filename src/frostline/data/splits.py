@@ -308,10 +308,12 @@ def _dealt(together: Indices, strata_of: npt.NDArray[Any], folds: int, rng: np.r
     known, group = np.unique(together, return_inverse=True)
     present, stratum = np.unique(strata_of, return_inverse=True)
     group = rng.permutation(len(known))[group]
-    rows = np.zeros((len(known), len(present)))  # of each group, as a share of each stratum
+    sizes = np.bincount(group)
+    rows = np.zeros((len(known), len(present) + 1))  # of each group, as a share of each stratum, and of all rows
     np.add.at(rows, (group, stratum), 1 / np.bincount(stratum)[stratum])
-    held, fold = np.zeros((folds, len(present))), np.empty(len(known), np.int64)
-    for one in np.argsort(-np.bincount(group), kind="stable"):
+    rows[:, -1] = sizes / len(group)  # else the first fold would have the odd row of every stratum
+    held, fold = np.zeros((folds, rows.shape[1])), np.empty(len(known), np.int64)
+    for one in np.argsort(-sizes, kind="stable"):
         fold[one] = (held @ rows[one]).argmin()
         held[fold[one]] += rows[one]
     return fold[group]
