@@ -292,6 +292,9 @@ def test_groups_that_cannot_stay_together_are_refused_and_those_that_do_not_are_
     assert any(
         "Warning: 8 of 20 validation rows have the same 'author' as rows of train: scores" in one for one in notes
     )
+    alone = frame(20, 100).assign(author="Z")
+    notes = loaded(train=rows, validation=alone, test="none", group_column="author").notes
+    assert any("Warning: all 20 validation rows have the same 'author', so that no interval" in one for one in notes)
     task = loaded(train=rows, group_column="author").task
     for new, groups in ((rows[:3], ("author 0", "author 1", "author 2")), (rows[["text", "label"]], None)):
         labelled = labelled_rows(read_table(new), task, Columns(text="text"))

@@ -82,6 +82,13 @@ def test_a_text_that_repeats_is_never_held_out_alone(fit: Any) -> None:
     assert (of_both.argmax(1) == y[twice]).mean() < 0.7
 
 
+@pytest.mark.parametrize("fit", [ridge, logistic])
+def test_rows_of_three_groups_are_held_out(fit: Any) -> None:
+    x, y = drawn(40, 6, 2)
+    _, penalty, values = fit(x, y, 2, np.arange(40) % 3)
+    assert penalty in PENALTIES and np.isfinite(values).all()
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     x, y = drawn(80, 6, classes)

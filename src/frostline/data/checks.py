@@ -128,7 +128,8 @@ def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64
 
 
 def shared_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
-    """A warning for every two splits with a group in common, which only splits that the user gives can have."""
+    """A warning for every two splits with a group in common, which only splits that the user gives can have, and for validation
+    rows of a single group, which cannot be resampled."""
     groups = {split: set(part.groups or ()) - {""} for split, part in splits.items()}
     found = []
     for first, second in combinations(splits, 2):
@@ -136,6 +137,11 @@ def shared_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
             rows = _of_rows(count, len(splits[second]), second)
             too_high = f": scores on {second} may be too high for others" if first == "train" else ""
             found.append(f"Warning: {rows} the same {quoted(column)} as rows of {first}{too_high}.")
+    part = splits.get("validation")
+    if part is not None and len(part) > 1 and len(np.unique(part.together())) == 1:
+        found.append(
+            f"Warning: all {len(part):,} validation rows have the same {quoted(column)}, so that no interval of a score is known."
+        )
     return found
 
 

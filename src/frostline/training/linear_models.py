@@ -79,11 +79,12 @@ def logistic(features: Features, targets: Targets, classes: int, alike: Indices)
         return ridge(features, targets, classes, alike)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    repeated = 1 < len(np.unique(alike)) < len(alike)
-    if np.bincount(targets)[np.unique(targets)].min() >= FOLDS:
+    texts = len(np.unique(alike))
+    repeated = 1 < texts < len(alike)
+    if np.bincount(targets)[np.unique(targets)].min() >= FOLDS and not (repeated and texts < FOLDS):
         stratified = (StratifiedGroupKFold if repeated else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
         folds: Folds = list(stratified.split(x, targets, alike if repeated else None))
-    elif repeated:  # a class has too few rows
+    elif repeated:  # a class has too few rows, or there are too few texts
         folds = folds_of(alike, np.random.default_rng(0))
     else:
         folds = list(KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0).split(x))
