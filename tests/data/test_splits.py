@@ -277,6 +277,21 @@ def test_the_odd_rows_of_strata_go_to_all_folds(labels: list[Any]) -> None:
         assert found is not None and np.ptp(np.bincount(found)) <= 2
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4, 20])
+def test_there_are_no_more_folds_than_groups(groups: int) -> None:
+    rows = table(NUMBERED, LABELS, author=[n // 2 % groups for n in range(60)])
+    if groups == 1:
+        assert "the same text or the same 'author', so none can be held" in refused(
+            train=rows.assign(label=[n / 7 for n in range(60)]), group_column="author", folds="auto"
+        )
+        return
+    data = loaded(train=rows, group_column="author", folds="auto")
+    assert data.folds is not None and len(set(data.folds)) == min(5, groups)
+    if groups > 2:
+        hint = " ".join(loaded(train=rows, group_column="author").notes)
+        assert f"with folds = {min(5, groups)}, all rows are validation rows" in hint
+
+
 def test_groups_that_cannot_stay_together_are_refused_and_those_that_do_not_are_named() -> None:
     rows = table(NUMBERED, LABELS, author=AUTHORS)
     unknown = "no column 'Author' (did you mean 'author'?); pass one of 'text', 'label', 'author' with --group-column."

@@ -148,9 +148,9 @@ def complete_splits(
     splits, notes = dict(given), list[str]()
     has_validation = "validation" in given or sources["validation"] is not None
     few = DEFAULT_FOLDS * MIN_FOLD_ROWS <= len(given["train"]) < FEW_ROWS
-    suits_folds = few and held_out_share is None and not has_validation
+    suited = _usual_folds(given["train"]) if few and held_out_share is None and not has_validation else 0
     if folds == "auto":
-        folds = DEFAULT_FOLDS if suits_folds else 0
+        folds = suited
     elif folds and has_validation:
         raise FrostlineError(
             f"folds = {folds} scores the training rows themselves: leave out either validation or folds."
@@ -179,8 +179,8 @@ def complete_splits(
         joined = splits["train"].groups is not None or splits["train"].repeats or splits[split].repeats
         together = f" Rows with {_in_common(task)} stay together." if joined else ""
         hint = ""
-        if split == "validation" and suits_folds:
-            hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows."
+        if split == "validation" and suited:
+            hint = f" These are few: with folds = {suited}, all rows are validation rows."
         notes.append(
             f"{len(splits[split]):,} of {rows:,} training rows are held out for {split} (data seed {seed}).{together}{hint}"
         )
@@ -192,6 +192,14 @@ def complete_splits(
         f"does not train on, one fold per seed (data seed {seed}). Rows with {_in_common(task)} are in the same fold."
     )
     return splits, numbers, notes
+
+
+def _usual_folds(train: Examples) -> int:
+    """``DEFAULT_FOLDS``, or one for each group if these are fewer; 0 if there is a single one."""
+    if train.groups is None:
+        return DEFAULT_FOLDS
+    groups = len(np.unique(train.together()))
+    return min(DEFAULT_FOLDS, groups) if groups > 1 else 0
 
 
 def _in_common(task: Task) -> str:
