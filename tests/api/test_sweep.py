@@ -54,7 +54,7 @@ def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
 
 
 def test_rows_of_a_group_are_left_out_together(tiny_bert: Path, tmp_path: Path) -> None:
-    """Those of an author are in one fold, and the intervals count them as one."""
+    """Those of an author are in one fold, and the jackknife of the intervals leaves them out together."""
     authors = [f"author {n % 20}" for n in range(80)]
     train = pd.DataFrame(sentences(80)).assign(author=authors)
     settings = {"model": tiny_bert, "train": train, "tune": "0,probe", "seeds": 3, "folds": 3, "test": "none", **QUICK}

@@ -145,7 +145,9 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     assert next_command(Path("o"), [0], known, of_search=True)[1] == 4 * 10 + 2 * 20
     assert next_command(Path("o"), [0], known) == (ALL, 2 * (4 * 10 + 2 * 20))  # a grid has every learning rate
     smaller: Any = SimpleNamespace(cell=lambda name: Known(name, 1e-4, runs=1, seconds=1.0))
-    assert next_command(Path("o"), [0], known, others=[smaller])[1] == 2 * (40 + 2 * 20 + 2 * 4)  # it trains every size
+    assert next_command(Path("o"), [0], known, smaller=[smaller])[1] == 2 * (
+        40 + 2 * 20 + 2 * 4
+    )  # it trains every size
     known.cells[0] = replace(known.cells[0], concurrent_runs=2)
     assert next_command(Path("o"), [0], known)[1] == 80
     known.cells[0] = replace(known.cells[0], seconds=None)

@@ -127,9 +127,11 @@ def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64
     return found
 
 
-def shared_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
-    """A warning for every two splits with a group in common, which only splits that the user gives can have, and for validation
-    rows of a single group, which cannot be resampled."""
+def notes_on_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
+    """A warning for every two splits with a group in common, and one for validation rows of a single group.
+
+    Only splits that the user gives have groups in common. Rows of a single group cannot be resampled.
+    """
     groups = {split: set(part.groups or ()) - {""} for split, part in splits.items()}
     found = []
     for first, second in combinations(splits, 2):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.checks import DataReport, constant_targets, garbled, report_on, shared_groups
+from frostline.data.checks import DataReport, constant_targets, garbled, notes_on_groups, report_on
 from frostline.data.columns import (
     WORDS,
     Columns,
@@ -152,7 +152,7 @@ def load_data(
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in SPLITS if split in splits}, task)
     if task.columns.group is not None:
-        more += shared_groups(splits, task.columns.group)
+        more += notes_on_groups(splits, task.columns.group)
     if task.task_type == REGRESSION:
         more += constant_targets(splits, numbers)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]

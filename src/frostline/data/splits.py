@@ -244,41 +244,40 @@ def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]
     Texts and groups that are too frequent for ``size`` are not drawn, unless a class would have no other. Every class keeps a row
     that is not drawn. Without equal texts and groups these are exactly the first ``size`` rows.
     """
-    equal = examples.together()
-    if len(np.unique(equal)) == len(examples):
+    together = examples.together()
+    if len(np.unique(together)) == len(examples):
         return stratified_indices(examples.targets, size, rng).tolist()  # type: ignore[no-any-return]
     order = stratified_indices(examples.targets, len(examples), rng).tolist()
     of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
     own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
-    rows: dict[int, list[int]] = defaultdict(list)  # of each text
-    of_class: dict[int, dict[int, None]] = defaultdict(dict)  # the texts of each class
+    rows: dict[int, list[int]] = defaultdict(list)  # of each part, whose rows belong together
+    of_class: dict[int, dict[int, None]] = defaultdict(dict)  # the parts of each class
     for row in order:
-        rows[equal[row]].append(row)
-        of_class[own[row]][equal[row]] = None
+        rows[together[row]].append(row)
+        of_class[own[row]][together[row]] = None
     left, drawn, taken = Counter(own.tolist()), list[int](), set[int]()
 
-    def draw(text: int, most: int) -> bool:
-        """Draw the rows with this text if they are at most ``most``, and no class loses its last row."""
-        same = rows[text]
-        if text in taken or len(same) > most:
+    def draw(part: int, most: int) -> bool:
+        """Draw the rows of this part if they are at most ``most``, and no class loses its last row."""
+        if part in taken or len(rows[part]) > most:
             return False
-        lost = Counter(own[same].tolist())
+        lost = Counter(own[rows[part]].tolist())
         if any(left[one] <= count for one, count in lost.items()):
             return False
-        drawn.extend(same)
-        taken.add(text)
+        drawn.extend(rows[part])
+        taken.add(part)
         left.subtract(lost)
         return True
 
-    for texts in of_class.values():
-        if taken.isdisjoint(texts):
-            any(draw(text, size - len(drawn)) for text in texts) or any(
-                draw(text, len(examples)) for text in sorted(texts, key=lambda text: len(rows[text]))
+    for parts in of_class.values():
+        if taken.isdisjoint(parts):
+            any(draw(part, size - len(drawn)) for part in parts) or any(
+                draw(part, len(examples)) for part in sorted(parts, key=lambda part: len(rows[part]))
             )
-    for text in rows:
+    for part in rows:
         if len(drawn) >= size:
             break
-        draw(text, size - len(drawn))
+        draw(part, size - len(drawn))
     return sorted(drawn)
 
 

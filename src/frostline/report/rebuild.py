@@ -196,7 +196,7 @@ def _next_command(
         more_rows=f"{SAME_COMMAND}--folds 5 and another --out" if with_folds else MORE_ROWS,
         own_code=folder.written.own_code,
         factor=lambda recipe: spec.way_of(recipe).rate_factor,
-        others=answer.sizes[1:],
+        smaller=answer.sizes[1:],
     )
 
 

@@ -271,8 +271,8 @@ def fit_head(spec: Run, experiment: Experiment) -> None:
     features = _inputs_of(head, spec, experiment, rows)
     targets = experiment.problem.targets[rows]
     outputs = head.out_features
-    alike = experiment.examples_of(rows, "train").together()
-    model, *_ = ridge(features, targets, 0 if outputs == 1 else outputs, alike)  # 0 classes: a number to predict
+    together = experiment.examples_of(rows, "train").together()
+    model, *_ = ridge(features, targets, 0 if outputs == 1 else outputs, together)  # 0 classes: a number to predict
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(model.weights.T))
         if head.bias is not None:

@@ -41,11 +41,11 @@ class LinearModel:
 
 
 # Returns the model, its penalty per training row, and the cross-validated logits of the training rows before calibration, [n, C],
-# each from a fit without this row and all rows with its text.
+# each from a fit without this row and all rows that belong to it.
 Fit = Callable[[Features, Targets, int, Indices], tuple[LinearModel, float, Array]]
 
 
-def ridge(features: Features, targets: Targets, classes: int, alike: Indices) -> tuple[LinearModel, float, Array]:
+def ridge(features: Features, targets: Targets, classes: int, together: Indices) -> tuple[LinearModel, float, Array]:
     """Ridge regression on a number, or on the targets -1 and 1 for each class or label.
 
     Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features. ``softmax`` or ``sigmoid`` of its
@@ -55,14 +55,14 @@ def ridge(features: Features, targets: Targets, classes: int, alike: Indices) ->
         features: ``[n, D]``.
         targets: Class indices or numbers, ``[n]``, or label sets ``[n, C]``.
         classes: The number of classes; 0 for regression.
-        alike: A number for each row, ``[n]``: rows whose texts read alike have the same one.
+        together: A number for each row, ``[n]``: rows that belong together have the same one.
     """
     has_label = targets if targets.dtype == np.bool_ else targets[:, None] == np.arange(classes)
     y = np.where(has_label, 1.0, -1.0) if classes else targets.astype(float)[:, None]
     mean, scale = _standardisation(features)
     offset = y.mean(0)
     solve = _primal if len(features) > features.shape[1] else _dual
-    held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features), alike)
+    held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features), together)
     best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
     found = held_out[best] + offset
     inverse_temperature = 1.0 / best_temperature(found, targets) if classes else 1.0
@@ -70,22 +70,22 @@ def ridge(features: Features, targets: Targets, classes: int, alike: Indices) ->
     return model, PENALTIES[best], found
 
 
-def logistic(features: Features, targets: Targets, classes: int, alike: Indices) -> tuple[LinearModel, float, Array]:
+def logistic(features: Features, targets: Targets, classes: int, together: Indices) -> tuple[LinearModel, float, Array]:
     """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
     The arguments are those of :func:`ridge`, without label sets. A regression task is fitted by :func:`ridge`.
     """
     if not classes:
-        return ridge(features, targets, classes, alike)
+        return ridge(features, targets, classes, together)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    texts = len(np.unique(alike))
-    repeated = 1 < texts < len(alike)
-    if np.bincount(targets)[np.unique(targets)].min() >= FOLDS and not (repeated and texts < FOLDS):
-        stratified = (StratifiedGroupKFold if repeated else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
-        folds: Folds = list(stratified.split(x, targets, alike if repeated else None))
-    elif repeated:  # a class has too few rows, or there are too few texts
-        folds = folds_of(alike, np.random.default_rng(0))
+    parts = len(np.unique(together))
+    joined = 1 < parts < len(together)
+    if np.bincount(targets)[np.unique(targets)].min() >= FOLDS and not (joined and parts < FOLDS):
+        stratified = (StratifiedGroupKFold if joined else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
+        folds: Folds = list(stratified.split(x, targets, together if joined else None))
+    elif joined:  # a class has too few rows, or there are too few parts
+        folds = folds_of(together, np.random.default_rng(0))
     else:
         folds = list(KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0).split(x))
 
@@ -145,7 +145,7 @@ def _chunks(features: Features) -> list[Array]:
 Solution = tuple[list[Array], Callable[[int], Array]]
 
 
-def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices) -> Solution:
+def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, together: Indices) -> Solution:
     """Ridge regression with more rows than features, from the eigenvectors of ``X'X``, for all penalties at once."""
     width, count = features.shape[1], len(features)
     gram, moments = np.zeros((width, width)), np.zeros((width, y.shape[1]))
@@ -171,11 +171,11 @@ def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: 
         fitted = np.tensordot(rotated, weights, 1)
         leverage = np.square(rotated, out=rotated) @ inverse + 1.0 / count  # [rows, penalties]
         held_out[chunk] = y[chunk, None] - (y[chunk, None] - fitted) / (1.0 - leverage)[:, :, None]
-    _hold_out_texts(held_out, alike, lambda rows: standardised(rows) @ vectors, inverse, projected, y)
+    _hold_out_together(held_out, together, lambda rows: standardised(rows) @ vectors, inverse, projected, y)
     return list(held_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
-def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, alike: Indices) -> Solution:
+def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array, together: Indices) -> Solution:
     """Ridge regression with fewer rows than features, from the eigenvectors of ``XX'``."""
     x = (features.astype(float) - mean) / scale
     eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
@@ -186,37 +186,37 @@ def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Ar
         leverage = np.square(vectors) @ share + 1.0 / len(x)
         fitted = vectors @ (share * projected)
         held_out[:, n] = y - (y - fitted) / (1.0 - leverage)
-    _hold_out_texts(held_out, alike, vectors.__getitem__, shrinkage.T, projected, y)
+    _hold_out_together(held_out, together, vectors.__getitem__, shrinkage.T, projected, y)
     values = list(held_out.swapaxes(0, 1))
     return values, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
 
 
-def _hold_out_texts(
+def _hold_out_together(
     held_out: Array,
-    alike: Indices,
+    together: Indices,
     basis: Callable[[Indices], Array],
     shares: Array,
     projected: Array,
     y: Array,
 ) -> None:
-    """Replace the values of rows whose text repeats, in ``held_out`` ``[n, penalties, C]``: by a fit without any row of the text.
+    """Replace the values of rows that belong together, in ``held_out`` ``[n, penalties, C]``: by a fit without all of them.
 
     If a fit has the hat matrix H, the residuals of some of its rows in a fit without them are ``(I - H)^-1`` times theirs.
 
     Args:
         held_out: The values that leave out one row.
-        alike: A number for each row, ``[n]``, the same for one text.
+        together: A number for each row, ``[n]``, the same for rows that are held out together.
         basis: From rows ``[m]`` to their coordinates Z, ``[m, D]``. The hat matrix is ``Z * share @ Z.T + 1 / n``.
         shares: Of each coordinate for each penalty, ``[D, penalties]``.
         projected: The coordinates of ``y``, ``[D, C]``.
         y: The targets with a mean of zero, ``[n, C]``.
     """
-    for rows in _repeated(alike):  # [texts, m]
+    for rows in _parts(together):  # [parts, m]
         z = np.column_stack([basis(rows.ravel()), np.ones(rows.size)]).reshape(*rows.shape, -1)
         turned, size = z.swapaxes(1, 2), rows.shape[1]
         for n, share in enumerate(shares.T):
             scaled = z * np.append(share, 1.0 / len(y))
-            residuals = y[rows] - scaled[..., :-1] @ projected  # [texts, m, C]
+            residuals = y[rows] - scaled[..., :-1] @ projected  # [parts, m, C]
             if size <= z.shape[2]:
                 alone = np.linalg.solve(np.eye(size) - scaled @ turned, residuals)
             else:  # the same by the identity of Woodbury, from a smaller matrix
@@ -224,12 +224,12 @@ def _hold_out_texts(
             held_out[rows, n] = y[rows] - alone
 
 
-def _repeated(alike: Indices) -> Iterator[Indices]:
-    """The rows of the texts that are in m rows each, ``[texts, m]``, for every m above 1; none if all rows have one text."""
-    if len(np.unique(alike)) == 1:
+def _parts(together: Indices) -> Iterator[Indices]:
+    """The rows of the parts that have m rows each, ``[parts, m]``, for every m above 1; none if there is a single part."""
+    if len(np.unique(together)) == 1:
         return
-    _, text, counts = np.unique(alike, return_inverse=True, return_counts=True)
-    order, ends = np.argsort(text, kind="stable"), np.cumsum(counts)
+    _, part, counts = np.unique(together, return_inverse=True, return_counts=True)
+    order, ends = np.argsort(part, kind="stable"), np.cumsum(counts)
     for size in np.unique(counts[counts > 1]).tolist():
         rows = order[ends[counts == size][:, None] - np.arange(size, 0, -1)]
         step = max(1, CHUNK // size)

@@ -96,7 +96,7 @@ class ProbeExamples:
         return self.split.targets[self.words.example, self.words.word]
 
     @property
-    def alike(self) -> NDArray[np.int64]:
+    def together(self) -> NDArray[np.int64]:
         """A number for each text or word, ``[U]``: the same for texts that belong together, and for one word of such texts."""
         texts = self.split.clusters
         return (
@@ -237,7 +237,7 @@ class FittedProbe:
 def fit_probe(inputs: ProbeInput, train: ProbeExamples, kind: str = "ridge") -> FittedProbe:
     """Fit one probe on training rows. ``kind`` is ``ridge`` or ``logistic``."""
     features = train.features(inputs)
-    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels), train.alike)
+    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels), train.together)
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
     return FittedProbe(inputs, model, penalty, train.score(held_out) if np.ptp(features, 0).any() else np.nan)
 

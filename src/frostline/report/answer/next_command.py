@@ -30,7 +30,7 @@ def next_command(
     more_rows: str = MORE_ROWS,
     own_code: bool = False,
     factor: Callable[[Recipe], float] = lambda recipe: 1.0,
-    others: Sequence[SizeAnswer] = (),
+    smaller: Sequence[SizeAnswer] = (),
 ) -> tuple[str | None, float | None]:
     """The step that helps most, and the seconds that it trains; None where unknown.
 
@@ -48,7 +48,7 @@ def next_command(
         more_rows: How to get more validation examples.
         own_code: Whether the runs need code that comes with the model.
         factor: How many times the learning rates of the grid a recipe has.
-        others: The smaller train sizes, at which a command trains the same.
+        smaller: The answers at smaller train sizes, at which the command trains the same.
     """
     decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
     if decision is None or decision.reference is None:
@@ -77,7 +77,7 @@ def next_command(
         return " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids or [""])
 
     def at_every_size(some: Sequence[Cell]) -> list[Cell]:
-        return [*some, *(found for other in others for one in some if (found := other.cell(one.recipe)))]
+        return [*some, *(found for size in smaller for one in some if (found := size.cell(one.recipe)))]
 
     if has_not_fitted(reference, longest):
         before = reference.num_train_epochs or 3.0

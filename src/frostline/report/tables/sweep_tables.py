@@ -229,9 +229,7 @@ def splits_table(data: DataRecord) -> ReportTable:
 def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> ReportTable:
     """Examples by class or label in each split, or words by tag."""
     splits = data.report.splits
-    counted, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(
-        task_type, ("examples", "class")
-    )
+    units, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(task_type, ("examples", "class"))
 
     def column(split: str) -> Column:
         counts = splits[split].label_counts
@@ -247,8 +245,8 @@ def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> Re
         *map(column, splits),
         Column("truncated", "truncated in train", formatting.percent, of=data.truncated_by_class.get),
     )
-    caption = f"The number of {counted}, with its share of the split."
-    title = f"{capitalized(counted)} by {label}"
+    caption = f"The number of {units}, with its share of the split."
+    title = f"{capitalized(units)} by {label}"
     return ReportTable("classes", title, caption, columns, tuple(map(Row, labels)), style="classes")
 
 
@@ -260,7 +258,7 @@ def class_scores_table(
     For token classification, these are types of entities, or plain tags. If a text can have any number of labels, each of them
     may have a saved threshold.
     """
-    label, counted = COUNTED.get(task_type, ("class", "examples"))
+    label, unit = COUNTED.get(task_type, ("class", "examples"))
 
     def spread(name: str) -> Callable[[Any], Ends]:
         return lambda one: (getattr(one, name).low, getattr(one, name).high) if runs > 1 else (None, None)
@@ -270,7 +268,7 @@ def class_scores_table(
         own = [Column("threshold", "saved\nthreshold", formatting.threshold, of=lambda one: limits.get(one.label))]
     columns = (
         Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
-        Column("examples", f"validation\n{counted}", formatting.count),
+        Column("examples", f"validation\n{unit}", formatting.count),
         *(
             Column(name, names.metric(name), formatting.score, of=f"{name}.estimate", ends=spread(name))
             for name in SCORES
