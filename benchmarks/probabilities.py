@@ -86,7 +86,7 @@ def tasks(random: np.random.Generator, count: int) -> Iterator[tuple[Facts, Arra
         known = observed(*runs(random, truth, seeds, rows, fail), rows, depth)
         cost = np.array([*((np.arange(layers + 1) + 0.3) / (layers + 1.3)), 1.0])
         facts = {"shape": shape, "seeds": seeds, "rows": rows, "runs fail": "yes" if fail else "no"}
-        yield facts, truth, known.means, posterior(known).draws, cost
+        yield facts, truth, known.means, np.minimum(posterior(known).draws, known.highest), cost
 
 
 def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -86,6 +86,14 @@ def test_one_run_above_the_baseline_is_enough_to_have_learned() -> None:
     assert seen.above_baseline(Recipe("full")) and not seen.above_baseline(Recipe(3))
 
 
+def test_near_the_highest_score_no_run_is_worth_its_time() -> None:
+    high, low = (searched(curve(score - 0.1, *[score] * 7)) for score in (0.9975, 0.7975))
+    assert len(high.known) < len(low.known)
+    assert not high.tried(Recipe(4)) and low.tried(Recipe(4))  # .987 is the most that last 4 can be worth
+    for seen in (high, low):
+        assert all((one.expected or 0.0) <= 1 for one in seen.results_so_far()) and best(seen) == "last 1"
+
+
 def test_k_0_is_trained_at_all_its_learning_rates() -> None:
     seen = nothing_seen(budget_given=100.0, head_learning_rates=(1e-3, 1e-2))
     _, batches = run_search(seen, lambda one: 0.8 - 0.1 * (one.recipe.k == 0 and one.learning_rate == 1e-3))

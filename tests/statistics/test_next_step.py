@@ -85,6 +85,17 @@ def test_the_gain_is_what_deciding_later_gains() -> None:
     assert expected == pytest.approx(float(np.mean(gained)), abs=3 * error)
 
 
+def test_nothing_can_be_gained_at_the_highest_score() -> None:
+    """A model that is always right is not improved upon, however uncertain its score is."""
+    for sure, rows in ((None, 0.02), (0.9, 0.003)):
+        high, low = (next_step((one - 0.2,), (one,) * 3, (one,), rows=rows, sure=sure) for one in (1.0, 0.8))
+        gains = [step.gain(new(k1=2, k2=2)) for step in (high, low)]
+        assert gains[0] < 0.3 * gains[1], gains
+        assert (high.values + high.rule.price * high.costs).max() < 1 < high.means.max()
+    beyond = next_step((80.0,), (100.0, 101.0), (101.0, 100.0))  # percentages have another highest score
+    assert beyond.values == pytest.approx(beyond.means - beyond.rule.price * beyond.costs)
+
+
 def test_a_wanted_certainty_values_runs_that_could_change_the_choice() -> None:
     doubtful = next_step((0.6,), (0.795, 0.80), (0.80, 0.805), sure=0.9)
     clear = next_step((0.6,), (0.70, 0.71), (0.80, 0.805), sure=0.9)

@@ -14,10 +14,11 @@ import numpy as np
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
 from frostline.statistics.cells import ANSWERS, clear_distance, succeeded, with_outcomes
-from frostline.statistics.decision import HIGHEST, ONE_LENGTH, JointEstimate, Lengths, Option, Rule
+from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Option, Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.next_step import NextStep
+from frostline.statistics.posterior import HIGHEST
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.forecast_record import makespan
@@ -255,7 +256,7 @@ class Observations:
         reference costs.
         """
         if self.rule.sure is None:
-            return HIGHEST - self.rule.price
+            return self.rule.highest_value(cost=1.0)
         return self.rule.goal.required_score(HIGHEST)
 
     @property

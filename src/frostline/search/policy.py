@@ -28,7 +28,7 @@ RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbo
 ROUNDS = (1, 2, 3)  # numbers of seeds of the two best choices whose gain is compared
 NEGLIGIBLE = 1e-5  # a score
 CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses more than this share of the gain over the baseline
-BRIEF = 10.0  # seconds of a run; a recipe whose run takes less is never left out
+BRIEF = 10.0  # seconds of a run; a recipe whose run takes less is left out only if it cannot win
 ENOUGH = "so high that no layer is worth tuning, whatever full fine-tuning would reach"
 HEAD_IS_ENOUGH = f"k = 0 scores {ENOUGH}."
 ALTERNATIVE_IS_ENOUGH = f"A model that trains no layer scores {ENOUGH}."
@@ -282,13 +282,16 @@ def _next(seen: Observations) -> Batch | Stop:
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
         return Batch(found, best.batch.why, best.net)
-    brief: tuple[Candidate, ...] = ()  # one run of each recipe that was not tried, as far as the budget allows
+    brief: tuple[
+        Candidate, ...
+    ] = ()  # one run of each recipe that was not tried and may win, as far as the budget allows
     for recipe in seen.space.recipes:
         with_one = (*brief, *next_seed(seen, recipe))
-        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
+        able = not seen.tried(recipe) and seen.may_win(recipe)
+        if able and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
             brief = with_one
     if brief:
-        return Batch(brief, "Try every candidate whose run takes seconds.", net=0.0)
+        return Batch(brief, "Try every candidate that may win and whose run takes seconds.", net=0.0)
     if ranked[0].net > NEGLIGIBLE:
         wanted = ranked[0].batch
         needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.seconds_left)
@@ -381,6 +384,11 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
         )
 
 
+def _positive_part(mean: float) -> float:
+    """The expected value of max(0, x) for a normal x with the standard deviation ``RATE_SPREAD``."""
+    return float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
+
+
 def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
     """Neighbours of the best learning rate of each recipe, unless a run failed at this or at a lower one.
 
@@ -400,8 +408,8 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             if other in tried or other > failed:
                 continue
             candidates = (Candidate(recipe, other, first),)
-            # the expected value of max(0, x) for a normal x
             mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
-            gain = float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
+            most = seen.rule.highest_value(surrogate.cost(recipe)) - best
+            gain = max(0.0, _positive_part(mean) - _positive_part(mean - most))
             why = f"Try another learning rate for {in_words(recipe)}."
             yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings, Goal
 from frostline.statistics.answer import BesideK, Choice, Decision
 from frostline.statistics.evidence import Evidence
-from frostline.statistics.posterior import Observed, Posterior, expected_gain, posterior
+from frostline.statistics.posterior import HIGHEST, Observed, Posterior, expected_gain, posterior
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 Array = NDArray[np.float64]
-HIGHEST = 1.0  # of every metric; a table of others may have percentages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class Option:
         score: The mean of its measured scores.
         comparable: The same without the effects of the folds on which it was measured.
         cost: The share of layers that it tunes, times the share of the longest training; 1 for full fine-tuning of that length.
-        draws: Of its mean score, from the posterior, ``[draws]``.
+        draws: Of its mean score, from the posterior, ``[draws]``. None is above the highest possible score.
         is_way: Whether it is a way to tune, which is compared with the k of the same cost.
     """
 
@@ -94,12 +93,16 @@ class Rule:
         """The expected score less the price of the cost."""
         return choice.expected - self.price * choice.cost
 
+    def highest_value(self, cost: float) -> float:
+        """What a choice of this cost would be worth if it had the highest possible score."""
+        return HIGHEST - self.price * cost
+
     def may_win(self, cost: float, best: float) -> bool:
         """Whether a choice of this cost would be worth more than ``best`` if it had the highest possible score.
 
         A wanted certainty is not about worth, so it rules nothing out.
         """
-        return self.sure is not None or HIGHEST - self.price * cost > best
+        return self.sure is not None or self.highest_value(cost) > best
 
     def choose(self, choices: Sequence[Option], full: Option) -> Option:
         """The recommended choice; of equals the first."""
@@ -128,7 +131,7 @@ def decide(
         Choice(
             **_beside_full(choice, full, rule),
             comparable=choice.comparable,
-            expected=min(choice.expected, HIGHEST) if choice.score <= HIGHEST else choice.expected,
+            expected=choice.expected,
             value=rule.value(choice),
             probabilities=_probabilities(choice, full, base or 0.0, margin),
             better_than_previous=None if previous is None else float((choice.draws > previous.draws).mean()),
@@ -328,15 +331,14 @@ class JointEstimate:
     def choices(self) -> tuple[Option, ...]:
         """The choices that have a score, the cheapest first."""
         observed = self.observed
-        measured = observed.means if observed.measured is None else observed.measured
-        means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
+        means = zip(observed.seen.tolist(), observed.means, observed.as_measured, strict=True)
         choices = [
             Option(
                 name=self.names[n],
                 score=float(score),
                 comparable=float(mean),
                 cost=self.costs[n],
-                draws=self.posterior.draws[:, n],
+                draws=np.minimum(self.posterior.draws[:, n], observed.highest),
                 is_way=n in self.ways and Recipe(self.names[n]).is_way,
             )
             for n, mean, score in means

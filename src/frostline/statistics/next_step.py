@@ -5,7 +5,7 @@ covariance that the posterior loses (Frazier, Powell and Dayanik 2009, INFORMS J
 The gain is the expected value of the best choice after the move, less that of the best choice now.
 
 The variances over seeds and the scales of the curve's prior are those of each chain. More seeds do not reduce the error that
-the validation rows cause, so where it dominates, they are worth nothing.
+the validation rows cause, so where it dominates, they are worth nothing. Nor are they if nothing can score higher.
 """
 
 import math
@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from scipy.stats import norm
 
 from frostline.statistics.decision import Rule
 from frostline.statistics.posterior import Observed, Posterior, scaled, seed_correlation
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 MOVES = 4_000  # simulated moves of the means
+FAR = -6.0  # how many standard deviations below the highest score a mean is not changed by it
 SAME_ROWS = 0.7  # the correlation of the errors that rows cause in two choices, until two choices have a score
 
 
@@ -62,22 +64,42 @@ class NextStep:
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
         if self.rule.sure is None:
-            return self._gain_of_value(moves, scored, elsewhere)
+            return self._gain_of_value(moves, scored, kept, elsewhere)
         return self._change(moves, scored, kept)
 
     @cached_property
     def means(self) -> Array:
-        """The expected mean scores, ``[J]``."""
+        """The expected mean scores if there was no highest one, ``[J]``."""
         return np.asarray(self.posterior.draws.mean(0))
 
     @cached_property
     def values(self) -> Array:
         """The expected scores less the price of the costs, ``[J]``."""
-        return np.asarray(self.means - self.rule.price * self.costs)
+        return self._values(self.means, self._total)
 
-    def _gain_of_value(self, moves: Array, scored: Indices, elsewhere: float) -> float:
-        """``moves``: of all means, ``[MOVES, J]``; ``scored``: the choices that have a score afterwards."""
-        after = np.maximum((self.values + moves)[:, scored].max(1), elsewhere).mean()
+    def _values(self, means: Array, covariance: Array) -> Array:
+        """The expected scores less the price of the costs, if the scores are normal up to the highest possible one.
+
+        Args:
+            means: Without the highest score, ``[..., J]``.
+            covariance: ``[J, J]``.
+        """
+        spread = np.sqrt(np.maximum(np.diag(covariance), 1e-24))
+        distance, values = (means - self.observed.highest) / spread, means - self.rule.price * self.costs
+        if distance.max() < FAR:
+            return np.asarray(values)
+        return np.asarray(values - spread * (distance * ndtr(distance) + norm.pdf(distance)))
+
+    def _gain_of_value(self, moves: Array, scored: Indices, kept: Array, elsewhere: float) -> float:
+        """The expected value of the best choice afterwards, less that of the best one now.
+
+        Args:
+            moves: Of all means, ``[MOVES, J]``.
+            scored: The choices that have a score afterwards.
+            kept: The covariance of all means afterwards.
+            elsewhere: See :meth:`gain`.
+        """
+        after = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
         return max(0.0, float(after - max(self.values[self.observed.seen].max(), elsewhere)))
 
     def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
@@ -93,7 +115,10 @@ class NextStep:
         contrasts[:, self.full] -= goal.share
         spread = np.sqrt(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
         distance = (self.means + moves) @ contrasts.T - goal.threshold
-        enough = ndtr(distance / np.maximum(spread, 1e-12)) >= wanted
+        probability = ndtr(distance / np.maximum(spread, 1e-12))
+        # full fine-tuning requires no more than if it had the highest possible score
+        distance, spread = self.means + moves - goal.required_score(self.observed.highest), np.sqrt(np.diag(covariance))
+        enough = np.maximum(probability, ndtr(distance / np.maximum(spread, 1e-12))) >= wanted
         enough[:, self.full] = True
         return np.asarray(np.where(enough, self.costs, np.inf)[:, scored].min(1))
 
