@@ -129,6 +129,17 @@ def test_each_training_length_has_a_command_of_its_own() -> None:
     )
 
 
+def test_a_k_of_two_lengths_is_named_once() -> None:
+    """``--tune 2,2`` is refused."""
+    names = ("last 2 for 2 epochs", "last 2 for 4 epochs")
+    choices = [SimpleNamespace(choice=name, probability=0.7, value=0.8) for name in names]
+    decision = SimpleNamespace(choice=names[0], probability=0.7, reference=names[1], above_baseline=True)
+    cells = [Known(Recipe(name), 1e-4, train_last=OTHERS, num_train_epochs=float(name[11])) for name in names]
+    got = next_command(Path("o"), [0], curve(decision=decision, choices=choices, cells=cells))
+    step = "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0001 --num-train-epochs 14 --seeds 1"
+    assert got == (step, pytest.approx(14 / 4 * 10))
+
+
 def test_the_learning_rate_of_a_way_is_that_of_the_grid() -> None:
     """LoRA multiplies it by ten."""
     choices = [SimpleNamespace(choice=name, probability=0.7, value=0.7) for name in ("lora-2", "full")]

@@ -80,9 +80,10 @@ def next_command(
         return [*some, *(found for size in smaller for one in some if (found := size.cell(one.recipe)))]
 
     if has_not_fitted(reference, longest):
-        before = reference.num_train_epochs or 3.0
-        after = ceil(LONGER * before)
-        return command(compared, len(seeds), after), _seconds(at_every_size(compared), len(seeds), after / before)
+        epochs = ceil(LONGER * (reference.num_train_epochs or 3.0))
+        # two lengths of one k train the same for these epochs
+        once = list({cell.recipe.short: cell for cell in compared}.values())
+        return command(once, len(seeds), epochs), _seconds(at_every_size(once), len(seeds), epochs)
     few = min(cell.runs for cell in compared) if of_search else len(seeds)
     wanted = FIRST_SEEDS if few == 1 or not curve.learned else curve.seeds_to_decide
     if wanted is not None and few < wanted <= MAX_SEEDS:
@@ -101,14 +102,17 @@ def has_not_fitted(full: Cell, longest: float | None) -> bool:
     )
 
 
-def _seconds(cells: Sequence[Cell], wanted: int, longer: float = 0.0, *, of_search: bool = True) -> float | None:
-    """The time of the runs that are missing until each cell has as many seeds as wanted; or all of them, so much ``longer``."""
+def _seconds(
+    cells: Sequence[Cell], wanted: int, epochs: float | None = None, *, of_search: bool = True
+) -> float | None:
+    """The time of the runs that are missing until each cell has as many seeds as wanted; or of all of them, for these epochs."""
     total = 0.0
     for cell in cells:
         if cell.seconds is None:
             return None
         rates = 1 if of_search else max(1, len(cell.learning_rates_tried))
-        missing = wanted * longer if longer else max(0, wanted - cell.runs)
+        longer = epochs and wanted * epochs / (cell.num_train_epochs or 3.0)
+        missing = longer or max(0, wanted - cell.runs)
         total += missing * rates * cell.seconds
     return total / max(cell.concurrent_runs or 1 for cell in cells)
 
