@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from frostline.statistics.posterior import (
+    CHANCES,
     TAIL,
     TYPICAL_SLOPE,
     TYPICAL_STEP,
@@ -132,7 +133,7 @@ def by_importance(known: Observed, draws: int = 100_000) -> NDArray[np.float64]:
     slope = TYPICAL_SLOPE * random.standard_t(TAIL, (draws, 1))
     forms, lengths = np.diff(_rises((0, *depth))), np.diff(_warped((0, *depth)))
     scale = TYPICAL_STEP**2 / random.chisquare(2, (draws, 1))
-    steps = forms[random.integers(0, 2, draws)] * slope
+    steps = forms[random.choice(2, draws, p=CHANCES)] * slope
     steps += np.sqrt(scale * lengths) * random.standard_t(TAIL, steps.shape)
     taken, noise = [], SeedNoise.of(known)
     for spread in noise.draw(random)[0][::10]:

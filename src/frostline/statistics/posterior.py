@@ -42,7 +42,7 @@ CHAINS = 200
 TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
 RISE = 4.0  # how much more curves vary around their form at k = 0 than with all layers: exp(RISE) times
 EARLY = 0.36  # the depth at which a curve of the first form has risen by erf(1), 84 % of the way
-CHANCES = np.array([0.5, 0.5])  # of the two forms
+CHANCES = np.array([0.8, 0.2])  # of the two forms
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
