@@ -74,7 +74,7 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
     assert "finished runs failed (" not in whole[1].words
 
 
-@pytest.mark.parametrize("folder", [{"tune": (0, 4, "full"), "seeds": 1}, {"tune": (4, "full"), "rows": 60}])
+@pytest.mark.parametrize("folder", [{"tune": (0, 4, "full"), "seeds": 1}, {"tune": (0, 2, 4, "full"), "rows": 60}])
 def test_the_next_step_is_shown_once_and_can_be_copied_if_it_is_a_command(
     tmp_path: Path, folder: dict[str, Any]
 ) -> None:
