@@ -23,10 +23,10 @@ TASKS: dict[str, tuple[Any, tuple[str, ...]]] = {  # k and labels
     "two": (1, ("no", "yes")),
     "three": (2, ("a", "b", "c")),
     "stars": (0, ()),
-    "deep": (3, ("x", "y")),
+    "deep": (4, ("x", "y")),
     "other": (2, ("no", "yes")),
 }
-OTHER_TYPES = ("roberta", "distilbert", "gpt2", "electra", "mistral", "qwen3", "modernbert", "xlm-roberta")
+OTHER_TYPES = ("roberta", "distilbert", "gpt2", "modernbert")
 TYPES = ["bert", "llama", "deberta-v2", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_TYPES)]
 
 DAMAGED = r"damaged .*: make it again with `frostline bundle`|no usable tokenizer|its tokenizer cannot be loaded"
@@ -69,19 +69,17 @@ def bundled(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> fro
 def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tmp_path: Path) -> None:
     folders = write_tasks(tmp_path, write_base(tmp_path / "base", model_type))
     made = frostline.bundle(folders, out=tmp_path / "full")
-    assert list(made.shared_layers.values()) == [3, 2, 3, 1, 2] and made.layers == 4
-    assert (made.cost.layers, made.separate.layers) == (3 + 1 + 2 + 1 + 3 + 2, 20)
+    assert list(made.shared_layers.values()) == [3, 2, 3, 0, 2] and made.layers == 4
+    assert (made.cost.layers, made.separate.layers) == (3 + 1 + 2 + 1 + 4 + 2, 20)
     assert_identical(made.out, folders, random_texts(65))  # a full batch, and one of a single text
     assert_identical(made.out, folders, ["w9"])
 
 
 @pytest.mark.slow
 def test_minilm(minilm: Path, tmp_path: Path) -> None:
-    folders = write_tasks(
-        tmp_path, minilm, {"zero": (0, ("a", "b")), "two": (2, ("a", "b", "c")), "all": (6, ("a", "b"))}
-    )
+    folders = write_tasks(tmp_path, minilm, {"two": (2, ("a", "b", "c")), "four": (4, ("a", "b"))})
     made = frostline.bundle(folders, out=tmp_path / "full")
-    assert list(made.shared_layers.values()) == [4, 4, 0]
+    assert list(made.shared_layers.values()) == [2, 2]
     texts = [row["text"] for row in sentences(12)]
     assert_identical(made.out, folders, [*texts, "warm " * 400, ""])
 

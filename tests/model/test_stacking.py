@@ -28,8 +28,6 @@ from training.runs import largest_difference, outcome
 from training.runs import small_context as context_of
 from training.runs import spec_of as run_of
 
-LIKE_OTHERS = ("roberta", "electra", "qwen2", "distilbert", "qwen3")
-TYPES = ["bert", "modernbert", "gpt2", "llama", *(pytest.param(one, marks=pytest.mark.slow) for one in LIKE_OTHERS)]
 L = 3
 RUNS = [(0, 1e-3), (1, 3e-3), (2, 3e-4)]  # seed (which also sets the rows, their order and the head), learning rate
 
@@ -144,7 +142,7 @@ def test_the_path_for_gpus_gives_the_runs_of_a_cpu(
             assert bool(used) == (by_offsets and model_type not in ("llama", "modernbert"))
 
 
-@pytest.mark.parametrize("model_type", TYPES)
+@pytest.mark.parametrize("model_type", ["bert", "modernbert", "gpt2", "qwen3"])
 def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
     experiment = context_of(model_type, tmp_path)
     assert experiment.packed
