@@ -147,6 +147,17 @@ def test_no_draw_is_above_the_highest_score() -> None:
     assert JointEstimate.of(percent, (0.0, 1.0), (), Scores("accuracy", 50.0)).choices[-1].draws.max() > 100
 
 
+def test_no_draw_is_below_the_lowest_score() -> None:
+    """Accuracy cannot be negative, but R² can be, and nothing is known about the metrics of others."""
+    cells = {"head only": [run("head only", 0.1, score=0.0)], "full": [run("full", 3.0, score=0.01)]}
+    accuracy, r2, other = (
+        JointEstimate.of(cells, (0.0, 1.0), (), Scores(metric, None)) for metric in ("accuracy", "r2", "other")
+    )
+    assert min(one.draws.min() for one in accuracy.choices) == 0 < accuracy.choices[0].expected
+    for found in (r2, other):
+        assert min(one.draws.min() for one in found.choices) == found.posterior.draws.min() < 0
+
+
 def test_runs_at_other_learning_rates_count_beside_their_choice_and_are_no_choices() -> None:
     cells = {"head only": [run("head only", 0.1)], "full": [run("full", 3.0, score=0.9)]}
     others = [run("full", rate, score=0.7) for rate in (4.0, 1.0, 2.0)] + [run("last 1", 1.0)]

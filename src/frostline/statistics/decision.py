@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings, Goal
 from frostline.statistics.answer import BesideK, Choice, Decision
 from frostline.statistics.evidence import Evidence
+from frostline.statistics.metrics import lowest_score
 from frostline.statistics.posterior import HIGHEST, Observed, Posterior, expected_gain, posterior
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
@@ -42,7 +43,7 @@ class Option:
         score: The mean of its measured scores.
         comparable: The same without the effects of the folds on which it was measured.
         cost: The share of layers that it tunes, times the share of the longest training; 1 for full fine-tuning of that length.
-        draws: Of its mean score, from the posterior, ``[draws]``. None is above the highest possible score.
+        draws: Of its mean score, from the posterior, ``[draws]``. None is outside the possible scores.
         is_way: Whether it is a way to tune, which is compared with the k of the same cost.
     """
 
@@ -323,6 +324,7 @@ class JointEstimate:
             longer=longer,
             unfitted=any(run.unfitted for run in largest),
             other_rates=_beside(chains, count),
+            lowest=lowest_score(evidence.metric),
         )
         others, found = range(len(depth), len(cells)), posterior(observed)
         return cls((*cells, *alternatives), costs, observed.first(count), found.first(count), others)
@@ -338,7 +340,7 @@ class JointEstimate:
                 score=float(score),
                 comparable=float(mean),
                 cost=self.costs[n],
-                draws=np.minimum(self.posterior.draws[:, n], observed.highest),
+                draws=np.clip(self.posterior.draws[:, n], observed.lowest, observed.highest),
                 is_way=n in self.ways and Recipe(self.names[n]).is_way,
             )
             for n, mean, score in means

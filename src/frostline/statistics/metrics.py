@@ -14,6 +14,7 @@ cannot be predicted: it counts as missed. Words after the last one with a predic
 Shapes of tags: n sentences, W words of the longest sentence, K types of entities.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -314,6 +315,11 @@ _NAMES = {name: metric.name for metric in _ALL for name in (metric.name, *metric
 def canonical_name(name: str) -> str:
     """Our name of a metric, given any of its names in any case. An unknown name is returned unchanged."""
     return _NAMES.get(name.lower(), name)
+
+
+def lowest_score(name: str) -> float:
+    """What no score in this metric is below; minus infinity for an unknown metric, and for one that is not bounded."""
+    return METRICS[name].lowest if name in METRICS and METRICS[name].bounded else -math.inf
 
 
 def metrics_for(task_type: str, classes: int, labels: Sequence[str] = ()) -> list[Metric]:

@@ -229,6 +229,7 @@ class Observed:
             are without the effects of the folds.
         squares_of_rows: What the rows add to the sum of squared deviations over seeds of each choice with scores, ``[seen]``;
             None: each seed has the same rows, and ``row_covariance`` is without that.
+        lowest: The lowest possible score.
     """
 
     scores: Sequence[Mapping[str, float]]
@@ -242,6 +243,7 @@ class Observed:
     unfitted: bool = False
     measured: Sequence[float] | None = None
     squares_of_rows: Array | None = None
+    lowest: float = -np.inf
 
     @property
     def seen(self) -> NDArray[np.int64]:
