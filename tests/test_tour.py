@@ -45,7 +45,7 @@ TOUR = dict.fromkeys(PAGES, ("two",)) | {
 SLOW = {"README.md": ("pairs", "MiniLM"), "docs/how-to/speed-and-memory.md": ("six",)}
 TABLES = {  # the training table of each kind, and one to predict
     "two": ("reviews.csv", "new.csv"),
-    "MiniLM": ("reviews.csv", "new.csv"),
+    "MiniLM": ("few.csv", "new.csv"),
     "six": ("six.csv", "new.csv"),
     "pairs": ("pairs.csv", "new-pairs.csv"),
     "numbers": ("numbers.csv", "new.csv"),
@@ -125,6 +125,7 @@ def desk(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         {"comment": row["text"], "stars": str(1 + n % 3), "author": f"author {n % 16}"} for n, row in enumerate(rows)
     ]
     write_csv(tmp_path / "comments.csv", stars)
+    write_csv(tmp_path / "few.csv", few)
     words = (*GOOD[:3], *BAD[:3])
     six = [{"text": f"{row['text']} {words[n % 6]}", "label": words[n % 6]} for n, row in enumerate(few)]
     write_csv(tmp_path / "six.csv", six)

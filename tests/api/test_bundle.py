@@ -17,7 +17,6 @@ from frostline.api.bundle import joined
 from frostline.data.files import files_in, write_record
 from hostile import flip
 from small_models import edit_config, edit_weights, random_texts, write_base, write_task
-from tiny import sentences
 
 TASKS: dict[str, tuple[Any, tuple[str, ...]]] = {  # k and labels
     "two": (1, ("no", "yes")),
@@ -73,15 +72,6 @@ def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tm
     assert (made.cost.layers, made.separate.layers) == (3 + 1 + 2 + 1 + 4 + 2, 20)
     assert_identical(made.out, folders, random_texts(65))  # a full batch, and one of a single text
     assert_identical(made.out, folders, ["w9"])
-
-
-@pytest.mark.slow
-def test_minilm(minilm: Path, tmp_path: Path) -> None:
-    folders = write_tasks(tmp_path, minilm, {"two": (2, ("a", "b", "c")), "four": (4, ("a", "b"))})
-    made = frostline.bundle(folders, out=tmp_path / "full")
-    assert list(made.shared_layers.values()) == [2, 2]
-    texts = [row["text"] for row in sentences(12)]
-    assert_identical(made.out, folders, [*texts, "warm " * 400, ""])
 
 
 def test_only_the_folder_is_needed_and_shared_weights_are_stored_and_loaded_once(

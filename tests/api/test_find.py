@@ -496,7 +496,7 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
         settings["train"] = pd.DataFrame({"text": texts, "label": labels})
     else:  # then a k has to learn something
         monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-        settings |= {"num_train_epochs": 4, "train_size": 100, "learning_rate": "1e-3,3e-3"}
+        settings |= {"num_train_epochs": 3, "train_size": 60, "learning_rate": "1e-3,3e-3"}
     with pytest.raises(type(signal)):
         frostline.find(**settings)
     answer = json.loads((out / "answer.json").read_text())
