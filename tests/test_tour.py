@@ -42,7 +42,7 @@ TOUR = dict.fromkeys(PAGES, ("two",)) | {
     "docs/how-to/speed-and-memory.md": ("tags",),
     "docs/how-to/ways-to-tune.md": ("two", "tags"),
 }
-SLOW = {"README.md": ("pairs", "MiniLM"), "docs/how-to/speed-and-memory.md": ("six",)}
+SLOW = {"README.md": ("pairs", "MiniLM")}
 TABLES = {  # the training table of each kind, and one to predict
     "two": ("reviews.csv", "new.csv"),
     "MiniLM": ("few.csv", "new.csv"),

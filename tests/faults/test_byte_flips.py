@@ -16,7 +16,7 @@ from frostline.sweeps.results.forecast_record import Forecast, record, recorded
 from frostline.sweeps.results.store import Store
 from hostile import with_another_byte
 
-FLIPS = 1000
+FLIPS = 300
 READERS = {
     "result.json": Store.result,
     "predictions.safetensors": Store.predictions,
