@@ -10,6 +10,7 @@ from frostline.api.prediction import Outputs, Predictions, TagPredictions, evalu
 from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.evidence import summary_with_interval
+from frostline.statistics.inference import Ratio
 from frostline.statistics.metrics import METRICS
 
 N, LABELS = 300, ("a", "b", "c")
@@ -91,6 +92,15 @@ def test_a_rare_class_with_two_texts_has_the_interval_of_two_examples() -> None:
     every, two = rare(np.arange(100)), rare(np.array([0, 1, *range(10, 100)]))
     for name in ("precision", "recall", "f1"):
         assert getattr(every, name).low == pytest.approx(getattr(two, name).low)
+
+
+def test_a_score_that_is_undefined_has_no_interval() -> None:
+    """Nothing correlates with one number, and R² of one text is undefined."""
+    rows, logits = np.arange(N), RNG.normal(size=(N, 1))
+    for some, names in ((rows, {"pearson", "spearmanr"}), (rows[:1], {"pearson", "spearmanr", "r2"})):
+        predictions = Outputs.of_task(REGRESSION, (), None).of_logits(Texts(**texts_of(some)), logits[some], 0)
+        scores = evaluate(predictions, Examples(**texts_of(some), targets=np.full(len(some), 3.0))).scores
+        assert {name for name, one in scores.items() if one == Ratio(None, None, None)} == names
 
 
 def test_the_interval_of_r2_contains_a_score_below_its_usual_range() -> None:

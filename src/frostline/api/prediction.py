@@ -551,7 +551,8 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
     scores = {}
     for name, split in splits.items():
         found = RunPredictions(split, lambda run: outputs).alone("")
-        scores[name] = Ratio(defined(found["score"]), found["low"], found["high"])
+        score, low, high = (defined(found[key]) for key in ("score", "low", "high"))
+        scores[name] = Ratio(None, None, None) if score is None else Ratio(score, low, high)
     return Evaluation(
         examples=len(examples),
         scores=scores,
