@@ -18,6 +18,7 @@ def run_script(monkeypatch):
     def run(*arguments):
         script = str(BENCHMARKS / "on_gpu.py")
         monkeypatch.syspath_prepend(BENCHMARKS)
+        monkeypatch.setattr("versus_trainer.warm_up", lambda *modules: None)
         monkeypatch.setattr(sys, "argv", [script, *arguments])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(script, run_name="__main__")
