@@ -70,6 +70,7 @@ def test_a_file_a_data_frame_and_a_list_have_the_same_predictions(finished_sweep
         ("A good film.", "'A good film.' is no file: give the path of a table, or a list of texts"),
         ("A good film. " * 400, "is no file: give the path of a table, or a list of texts"),
         (["good", None], "The list of texts contains None: give strings, or a DataFrame for pairs of texts."),
+        ([("good", "film " * 99)], r"The list of texts contains \('good', 'film.{40,60}\.\.\.\): give strings"),
         ({"text": ["good"]}, "a dict cannot be read as a table"),
     ],
 )

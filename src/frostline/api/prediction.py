@@ -478,7 +478,7 @@ def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words:
             source = [sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1)]
         wrong = [one for one in source if not isinstance(one, str)]
         if wrong or not source:
-            raise FrostlineError(f"T{name[1:]} {f'contains {wrong[0]!r}' if wrong else 'is empty'}: {remedy}.")
+            raise FrostlineError(f"T{name[1:]} {f'contains {quoted(wrong[0])}' if wrong else 'is empty'}: {remedy}.")
         return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name=name)
     # A text can be too long for Path.exists, which then raises an error.
     if isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source):
