@@ -19,7 +19,7 @@ from frostline.search.several_models import Contender, SearchOverModels, _below
 from frostline.statistics.run_result import Alternative
 from frostline.sweeps.inputs import models_to_search
 from frostline.sweeps.progress import Progress
-from synthetic_search import RISING, Rows, exact, nothing_seen
+from synthetic_search import RISING, Rows, curve, exact, nothing_seen
 from tiny import Notes, tiny_bert_folder
 
 Scores = Callable[[Candidate], float | None]
@@ -91,6 +91,17 @@ def test_a_model_that_falls_behind_at_the_same_k_is_left_out_before_its_referenc
     ran = Counter(one.recipe.k for one in second.search.seen.known)
     assert ran[0] and ran[2] and not ran[None] and second.stop is not None
     assert "It scores 0.680 where model 0, with as many of its layers, should score" in second.stop.why
+    assert second.value == pytest.approx(0.68 - 0.02 * 2 / 6)  # a third of the layers has its price
+
+
+def test_near_the_highest_score_another_model_is_not_worth_its_time() -> None:
+    """A probe leaves open whether it is four points better, but with .9975 for the first model nothing is."""
+    high, low = (searched(*2 * [(exact(curve(top - 0.01, *[top] * 7)), 0.7)]) for top in (0.9975, 0.7975))
+    assert high[1].search.seen.spent < 0.3 * low[1].search.seen.spent
+    assert "should score" in high[1].stop.why and "on average, less than their time is worth" in high[1].stop.why
+    found = searched(*2 * [(exact(curve(0.9, *[1.0] * 7)), 0.7)])
+    expected = [one.expected(k / 6) for one in found for k in range(7)]
+    assert max(one or 0.0 for one in expected) <= 1.0
 
 
 def test_dear_predictions_count_against_a_model() -> None:

@@ -129,6 +129,10 @@ class SearchSpace:
             return self.shares[recipe]
         return 1.0 if recipe.k is None else recipe.k / self.layers
 
+    def cost(self, recipe: Recipe) -> float:
+        """The share of the layers that a recipe tunes, times its share of the longest training."""
+        return self.share(recipe) * self.lengths.share(recipe)
+
     def trains_head_only(self, recipe: Recipe) -> bool:
         """Whether a recipe trains a head only, by the learning rates of the head."""
         return recipe.k == 0 or recipe.trained in self.head_ways

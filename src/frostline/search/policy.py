@@ -384,9 +384,13 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
         )
 
 
-def _positive_part(mean: float) -> float:
-    """The expected value of max(0, x) for a normal x with the standard deviation ``RATE_SPREAD``."""
-    return float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
+def possible_gain(mean: float, spread: float, most: float) -> float:
+    """The expected value of a normal x, where what is below 0 counts as that, and what is above ``most`` as that."""
+
+    def positive_part(mean: float) -> float:
+        return float(mean * norm.cdf(mean / spread) + spread * norm.pdf(mean / spread))
+
+    return max(0.0, positive_part(mean) - positive_part(mean - most))
 
 
 def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
@@ -410,6 +414,6 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             candidates = (Candidate(recipe, other, first),)
             mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
             most = seen.rule.highest_value(surrogate.cost(recipe)) - best
-            gain = max(0.0, _positive_part(mean) - _positive_part(mean - most))
+            gain = possible_gain(mean, RATE_SPREAD, most)
             why = f"Try another learning rate for {in_words(recipe)}."
             yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))

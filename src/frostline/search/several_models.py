@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from frostline.data.files import copy_folder, remove
 from frostline.data.wording import duration
@@ -31,11 +30,12 @@ from frostline.report.answer.models_answer import answer_over_models
 from frostline.report.formatting import score
 from frostline.report.pages.models_page import write_models
 from frostline.report.rebuild import finish
-from frostline.search.policy import NEGLIGIBLE, Batch, Stop, policy, price_of
+from frostline.search.policy import NEGLIGIBLE, Batch, Stop, possible_gain, policy, price_of
 from frostline.search.search import INTERRUPTED, Search
 from frostline.statistics.analysis_settings import POINT, PRICE
 from frostline.statistics.answer import Answer, Decision, ModelAnswer
 from frostline.statistics.decision import Option
+from frostline.statistics.posterior import HIGHEST
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import ALTERNATIVES, PROBE, WORDS, Alternative, Scored
@@ -93,7 +93,9 @@ class Contender:
             return surrogate.rule.value(surrogate.best) - self.price * self.inference_of(surrogate.best.name)
         if self.stop is None or self.stop.nothing_learned:
             return None
-        known = max(seen.alternative_score, *(one.mean for one in seen.results_so_far()), -math.inf)
+        space, price = seen.space, seen.rule.price
+        values = (one.mean - price * space.cost(Recipe(one.recipe)) for one in seen.results_so_far())
+        known = max(seen.alternative_score, *values, -math.inf)
         return None if known == -math.inf else known - self.price * self.inference
 
     def expected(self, share: float) -> float | None:
@@ -102,7 +104,7 @@ class Contender:
         if surrogate is None:
             return None
         nearest = min(space.curve, key=lambda one: abs(space.share(one) - share))
-        return float(surrogate.step.means[surrogate.estimate.names.index(str(nearest))])
+        return float(surrogate.estimate.draws[:, surrogate.estimate.names.index(str(nearest))].mean())
 
     def runs(self, choice: str) -> list[Scored]:
         """The runs that the mean of a choice is of."""
@@ -251,7 +253,7 @@ class SearchOverModels:
             net, why = batch.net, NOT_BETTER
             if one is not leader and math.isinf(net):
                 behind, spread, why = one.behind(leader)
-                gain = spread * float(norm.pdf(behind / spread)) - behind * float(norm.cdf(-behind / spread))
+                gain = possible_gain(-behind, spread, HIGHEST - (leader.value or 0.0))
                 seconds, seen = _predicted_seconds(one, leader, batch), one.search.seen
                 net = gain - max(LEAST, price_of(seen, seconds))
                 if net > NEGLIGIBLE and seconds > seen.seconds_left:

@@ -330,6 +330,11 @@ class JointEstimate:
         return cls((*cells, *alternatives), costs, observed.first(count), found.first(count), others)
 
     @cached_property
+    def draws(self) -> Array:
+        """Of the mean scores of all choices, ``[draws, J]``. None is outside the possible scores."""
+        return np.clip(self.posterior.draws, self.observed.lowest, self.observed.highest)
+
+    @cached_property
     def choices(self) -> tuple[Option, ...]:
         """The choices that have a score, the cheapest first."""
         observed = self.observed
@@ -340,7 +345,7 @@ class JointEstimate:
                 score=float(score),
                 comparable=float(mean),
                 cost=self.costs[n],
-                draws=np.clip(self.posterior.draws[:, n], observed.lowest, observed.highest),
+                draws=self.draws[:, n],
                 is_way=n in self.ways and Recipe(self.names[n]).is_way,
             )
             for n, mean, score in means
