@@ -30,7 +30,7 @@ from frostline.report.answer.models_answer import answer_over_models
 from frostline.report.formatting import score
 from frostline.report.pages.models_page import write_models
 from frostline.report.rebuild import finish
-from frostline.search.policy import NEGLIGIBLE, Batch, Stop, possible_gain, policy, price_of
+from frostline.search.policy import NEGLIGIBLE, Batch, Stop, policy, possible_gain, price_of
 from frostline.search.search import INTERRUPTED, Search
 from frostline.statistics.analysis_settings import POINT, PRICE
 from frostline.statistics.answer import Answer, Decision, ModelAnswer
