@@ -25,7 +25,7 @@ from frostline.statistics.analysis_settings import POINT, Goal
 from frostline.statistics.cells import CLEAR, succeeded, with_outcomes
 from frostline.statistics.decision import Option, Rule
 from frostline.statistics.inference import shared_row_covariance
-from frostline.statistics.posterior import Observed, posterior
+from frostline.statistics.posterior import HIGHEST, Observed, posterior
 from frostline.statistics.recipe import Recipe
 
 RESULT = Path(__file__).parent / "results" / "probabilities.json"
@@ -86,7 +86,7 @@ def tasks(random: np.random.Generator, count: int) -> Iterator[tuple[Facts, Arra
         known = observed(*runs(random, truth, seeds, rows, fail), rows, depth)
         cost = np.array([*((np.arange(layers + 1) + 0.3) / (layers + 1.3)), 1.0])
         facts = {"shape": shape, "seeds": seeds, "rows": rows, "runs fail": "yes" if fail else "no"}
-        yield facts, truth, known.means, np.minimum(posterior(known).draws, known.highest), cost
+        yield facts, truth, known.means, np.minimum(posterior(known).draws, HIGHEST), cost
 
 
 def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -16,7 +16,7 @@ import pandas as pd
 from measuring import Facts, write_result
 from probabilities import SHAPES, Array, curve, log_loss, observed, options_of_simulation, runs
 
-from frostline.statistics.posterior import posterior
+from frostline.statistics.posterior import HIGHEST, posterior
 
 RESULT = Path(__file__).parent / "results" / "probabilities_of_ways.json"
 WAYS, LAYERS = 8, 6
@@ -45,7 +45,7 @@ def measure(count: int, seed: int) -> pd.DataFrame:
         known = observed(*runs(random, every, seeds, rows, 0.0), rows, [*depth, *[None] * WAYS])
         beside = {len(truth) + n: int(k) for n, k in enumerate(ks)}
         for prior, tied in PRIORS.items():
-            draws = np.minimum(posterior(replace(known, beside=beside) if tied else known).draws, known.highest)
+            draws = np.minimum(posterior(replace(known, beside=beside) if tied else known).draws, HIGHEST)
             above = np.stack([draws[:, way] - draws[:, k] for way, k in beside.items()], 1)
             gain, p = above.mean(0), (above > 0).mean(0)
             true = np.array([every[way] - every[k] for way, k in beside.items()])

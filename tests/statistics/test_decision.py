@@ -141,10 +141,6 @@ def test_no_draw_is_above_the_highest_score() -> None:
     cells = {"head only": [run("head only", 0.1, score=0.99)], "full": [run("full", 3.0, score=1.0)]}
     found = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5))
     assert found.posterior.draws.max() > 1 == max(one.draws.max() for one in found.choices) > found.choices[-1].expected
-    percent = {
-        name: [replace(one, validation_best=100 * one.validation_best) for one in some] for name, some in cells.items()
-    }
-    assert JointEstimate.of(percent, (0.0, 1.0), (), Scores("accuracy", 50.0)).choices[-1].draws.max() > 100
 
 
 def test_no_draw_is_below_the_lowest_score() -> None:

@@ -332,13 +332,14 @@ class JointEstimate:
     @cached_property
     def draws(self) -> Array:
         """Of the mean scores of all choices, ``[draws, J]``. None is outside the possible scores."""
-        return np.clip(self.posterior.draws, self.observed.lowest, self.observed.highest)
+        return np.clip(self.posterior.draws, self.observed.lowest, HIGHEST)
 
     @cached_property
     def choices(self) -> tuple[Option, ...]:
         """The choices that have a score, the cheapest first."""
         observed = self.observed
-        means = zip(observed.seen.tolist(), observed.means, observed.as_measured, strict=True)
+        measured = observed.means if observed.measured is None else observed.measured
+        means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
         choices = [
             Option(
                 name=self.names[n],

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from frostline.statistics.decision import Rule
-from frostline.statistics.posterior import Observed, Posterior, scaled, seed_correlation
+from frostline.statistics.posterior import HIGHEST, Observed, Posterior, scaled, seed_correlation
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -85,7 +85,7 @@ class NextStep:
             covariance: ``[J, J]``.
         """
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-24))
-        distance, values = (means - self.observed.highest) / spread, means - self.rule.price * self.costs
+        distance, values = (means - HIGHEST) / spread, means - self.rule.price * self.costs
         if distance.max() < FAR:
             return np.asarray(values)
         return np.asarray(values - spread * (distance * ndtr(distance) + norm.pdf(distance)))
@@ -117,7 +117,7 @@ class NextStep:
         distance = (self.means + moves) @ contrasts.T - goal.threshold
         probability = ndtr(distance / np.maximum(spread, 1e-12))
         # full fine-tuning requires no more than if it had the highest possible score
-        distance, spread = self.means + moves - goal.required_score(self.observed.highest), np.sqrt(np.diag(covariance))
+        distance, spread = self.means + moves - goal.required_score(HIGHEST), np.sqrt(np.diag(covariance))
         enough = np.maximum(probability, ndtr(distance / np.maximum(spread, 1e-12))) >= wanted
         enough[:, self.full] = True
         return np.asarray(np.where(enough, self.costs, np.inf)[:, scored].min(1))

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-HIGHEST = 1.0  # of every metric; a table of others may have percentages
+HIGHEST = 1.0  # of every metric; the posterior knows nothing of it, and what it has above this is cut off afterwards
 CHAINS = 200
 TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
 RISE = 4.0  # how much more curves vary around their form at k = 0 than with all layers: exp(RISE) times
@@ -276,16 +276,6 @@ class Observed:
             row_covariance=None if self.row_covariance is None else self.row_covariance / unit**2,
             squares_of_rows=None if self.squares_of_rows is None else self.squares_of_rows / unit**2,
         )
-
-    @property
-    def as_measured(self) -> Sequence[float] | Array:
-        """The mean score of each choice with scores, with the effects of folds, ``[seen]``."""
-        return self.means if self.measured is None else self.measured
-
-    @property
-    def highest(self) -> float:
-        """The highest possible score. The posterior knows nothing of it: what it has above this is cut off afterwards."""
-        return HIGHEST if max(self.as_measured) <= HIGHEST else np.inf
 
     @property
     def rows(self) -> Array:
