@@ -94,6 +94,15 @@ def test_impossible_values_are_refused(values: dict[str, Any], message: str) -> 
     assert message in refusal(**values)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("seeds", [["a"]] * 500), ("tune", ["x" * 3000]), ("grid", [{"seeds": "x" * 3000}])]
+)
+def test_a_long_value_is_refused_in_short(name: str, value: object) -> None:
+    with pytest.raises(FrostlineError, match=r"\.\.\.[\]']") as refused:
+        make_settings({**LEAST, name: value})
+    assert len(str(refused.value)) < 600
+
+
 @pytest.mark.parametrize("name", ["model", "tune", "out"])
 def test_missing_values_are_refused(name: str) -> None:
     with pytest.raises(FrostlineError, match=f"{name} is missing: give --{name}, or the key in a TOML file"):

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from frostline import FrostlineError
 from frostline.data.kinds import Strict
-from frostline.data.wording import did_you_mean
+from frostline.data.wording import did_you_mean, quoted
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, OWN_HEAD, POOLER, HeadKind, layer_number, layer_place
 from frostline.statistics.recipe import AUTO, FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.statistics.run_result import ALTERNATIVES
@@ -363,7 +363,7 @@ def way_named(name: str, own: Mapping[str, Way] = {}, modules: Sequence[str] | N
             )
         known = [*own, *EXAMPLES, "full", "head", "last-2", NAMED]
         hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
-        raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")
+        raise FrostlineError(f"There is no way to tune called {quoted(name)}{hint}.")
     return way
 
 

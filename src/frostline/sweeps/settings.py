@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
 from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
-from frostline.data.wording import comma_separated, did_you_mean, is_storable, parse_duration
+from frostline.data.wording import comma_separated, did_you_mean, is_storable, parse_duration, quoted
 from frostline.model.terms import opened_by
 from frostline.model.ways import Way, require_free, way_named
 from frostline.statistics.recipe import AUTO, HEAD_ONLY, NAMED, Recipe
@@ -433,7 +433,7 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
         if not isinstance(place, int) or key is None:
             return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
         reason = _advice(error, str(key), fields[str(key)].description)
-        return f"{key} in table {place + 1} of [[grid]] cannot be {error['input']!r}: {reason}."
+        return f"{key} in table {place + 1} of [[grid]] cannot be {quoted(error['input'])}: {reason}."
     if name == "way":
         if place is None:
             return "way has the wrong form: give tables [way.NAME] in a TOML file, or a dictionary of dictionaries in Python."
@@ -443,12 +443,12 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
         if key is None:
             return f"The way {place!r} cannot be used: {_advice(error)}."
         reason = _advice(error, str(key), Way.model_fields[str(key)].description)
-        return f"{key} in [way.{place}] cannot be {error['input']!r}: {reason}."
+        return f"{key} in [way.{place}] cannot be {quoted(error['input'])}: {reason}."
     name = str(name)
     description = fields[name].description
     if error["type"] == "missing":
         return f"{name} is missing: give --{name.replace('_', '-')}, or the key in a TOML file ({description})."
-    return f"{name} cannot be {values[name]!r}: {_advice(error, name, description)}."
+    return f"{name} cannot be {quoted(values[name])}: {_advice(error, name, description)}."
 
 
 def _advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
