@@ -22,7 +22,7 @@ from frostline.training.probes import APART, WORD
         (formatting.percent, {-0.119: "−11.9 %", None: "–"}),
         (formatting.score, {-0.0004: "0.000", -0.0006: "−0.001", None: "–"}),
         (formatting.difference, {-0.0004: "+0.000", 0.0123: "+0.012"}),
-        (formatting.times, {2.54: "2.5×", 9.96: "10×", None: "–"}),
+        (formatting.times, {2.54: "2.5×", 9.96: "10×", 0.05: "0.1×", 0.049: "<0.1×", 0: "0.0×", None: "–"}),
         (model_name, {"/home/me/gt_all/model": "gt_all", "org/model": "org/model", "./tuned": "tuned"}),
         (
             names.printed,

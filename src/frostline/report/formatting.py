@@ -106,6 +106,8 @@ def _scaled(count: float | None, units: Sequence[str]) -> str:
 
 def times(factor: float | None) -> str:
     """A factor: ``2.5×``."""
+    if factor is not None and 0 < factor < 0.05:
+        return "<0.1×"
     return UNKNOWN if factor is None else f"{factor:.{0 if factor >= 9.95 else 1}f}×"
 
 
