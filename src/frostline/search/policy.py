@@ -282,9 +282,8 @@ def _next(seen: Observations) -> Batch | Stop:
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
         return Batch(found, best.batch.why, best.net)
-    brief: tuple[
-        Candidate, ...
-    ] = ()  # one run of each recipe that was not tried and may win, as far as the budget allows
+    # one run of each recipe that was not tried and may win, as far as the budget allows
+    brief: tuple[Candidate, ...] = ()
     for recipe in seen.space.recipes:
         with_one = (*brief, *next_seed(seen, recipe))
         able = not seen.tried(recipe) and seen.may_win(recipe)
