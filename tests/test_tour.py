@@ -74,7 +74,7 @@ ELSEWHERE = {
     "frostline sweep --model my-model --train reviews.csv --tune 0,1,full --out reviews --executor ray --address auto --gpus 1": (
         "tests/faults/test_ray.py, with a cluster"
     ),
-    "frostline demo --seeds 1": "test_the_demo_runs_from_the_wheel, among the slow tests, with two values of k",
+    "frostline demo --seeds 1": "test_the_demo_as_printed_runs_from_the_wheel, among the slow tests",
     "python benchmarks/on_gpu.py": "tests/test_on_gpu.py",
 }
 

@@ -191,10 +191,6 @@ class Surrogate:
         """The expected value of a recipe, trained or not."""
         return float(self.step.values[self.estimate.names.index(recipe)])
 
-    def cost(self, recipe: Recipe) -> float:
-        """The cost of a recipe, trained or not, as a share of full fine-tuning."""
-        return float(self.step.costs[self.estimate.names.index(recipe)])
-
     def gain(self, candidates: Sequence[Candidate], elsewhere: float = -math.inf) -> float:
         """The expected gain of training these candidates, in score, above the value of the best choice ``elsewhere``."""
         added: dict[int, set[str]] = {}
@@ -444,9 +440,7 @@ class Observations:
 
     def may_win(self, recipe: Recipe) -> bool:
         """Whether a recipe would be worth more than the best choice so far if it had the highest possible score."""
-        surrogate = self.surrogate()
-        best = max(self.best_elsewhere, self.best_value)
-        return surrogate is None or self.rule.may_win(surrogate.cost(recipe), best)
+        return self.rule.may_win(self.space.cost(recipe), max(self.best_elsewhere, self.best_value))
 
     @property
     def best_value(self) -> float:

@@ -384,7 +384,7 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
 
 
 def possible_gain(mean: float, spread: float, most: float) -> float:
-    """The expected value of a normal x, where what is below 0 counts as that, and what is above ``most`` as that."""
+    """The expected value of a normal x that is cut off at 0 and at ``most``; 0 if ``most`` is negative."""
 
     def positive_part(mean: float) -> float:
         return float(mean * norm.cdf(mean / spread) + spread * norm.pdf(mean / spread))
@@ -412,7 +412,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
                 continue
             candidates = (Candidate(recipe, other, first),)
             mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
-            most = seen.rule.highest_value(surrogate.cost(recipe)) - best
+            most = seen.rule.highest_value(seen.space.cost(recipe)) - best
             gain = possible_gain(mean, RATE_SPREAD, most)
             why = f"Try another learning rate for {in_words(recipe)}."
             yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))

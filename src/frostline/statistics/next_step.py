@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 MOVES = 4_000  # simulated moves of the means
-FAR = -6.0  # how many standard deviations below the highest score a mean is not changed by it
+FAR = -6.0  # standard deviations from the highest score; normal scores with a lower mean do not reach it
 SAME_ROWS = 0.7  # the correlation of the errors that rows cause in two choices, until two choices have a score
 
 
@@ -69,7 +69,7 @@ class NextStep:
 
     @cached_property
     def means(self) -> Array:
-        """The expected mean scores if there was no highest one, ``[J]``."""
+        """The means of the posterior, which knows no highest score, ``[J]``."""
         return np.asarray(self.posterior.draws.mean(0))
 
     @cached_property
@@ -78,10 +78,10 @@ class NextStep:
         return self._values(self.means, self._total)
 
     def _values(self, means: Array, covariance: Array) -> Array:
-        """The expected scores less the price of the costs, if the scores are normal up to the highest possible one.
+        """The expected scores less the price of the costs. Scores are normal, and what is above the highest score counts as that.
 
         Args:
-            means: Without the highest score, ``[..., J]``.
+            means: Of the normal distributions, ``[..., J]``.
             covariance: ``[J, J]``.
         """
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-24))

@@ -111,8 +111,7 @@ def _seconds(
         if cell.seconds is None:
             return None
         rates = 1 if of_search else max(1, len(cell.learning_rates_tried))
-        longer = epochs and wanted * epochs / (cell.num_train_epochs or 3.0)
-        missing = longer or max(0, wanted - cell.runs)
+        missing = wanted * epochs / (cell.num_train_epochs or 3.0) if epochs else max(0, wanted - cell.runs)
         total += missing * rates * cell.seconds
     return total / max(cell.concurrent_runs or 1 for cell in cells)
 
