@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import softmax
 
@@ -17,7 +18,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.forecast_record import recorded
 from frostline.training.saved_estimators import read_estimator
-from tiny import plan_of, sentences, write_csv
+from tiny import plan_of, run_sweep, sentences, write_csv
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
 ONE_RATE = {"learning_rate": 1e-3, "head_learning_rate": 1e-3}
@@ -53,6 +54,14 @@ def test_a_way_alone_needs_a_folder_with_a_k(compared: tuple[Path, Answer], tiny
     grown = shutil.copytree(compared[0], compared[0].with_name("grown"))
     results = frostline.open(grown).more(tune="lora-1", seeds=3, save_model=False, progress=Progress())
     assert {run.recipe for run in Folder(grown).runs if run.seed == 2} == {"lora-1"} and results.answer.runs.done == 22
+
+
+def test_words_learn_a_label_that_every_training_text_has(tiny_bert: Path, tmp_path: Path) -> None:
+    """Its logit was infinite, so that the run counted as diverged. Here a fold has the only text without it."""
+    rows = [{"text": row["text"], "labels": [*["any"][n == 7 :], row["label"]]} for n, row in enumerate(sentences(60))]
+    given = {"model": tiny_bert, "train": pd.DataFrame(rows), "tune": "0,words", "seeds": 2, "folds": 2}
+    table = run_sweep(given, out=tmp_path / "o", **ONE_RATE).table()
+    assert set(table["outcome"][table["recipe"] == "words"]) == {"ok"}
 
 
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, Answer]) -> None:

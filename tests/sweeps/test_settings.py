@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ def test_text_from_the_command_line_and_values_from_python_are_equal() -> None:
     assert spec(labels="0,1").labels == spec(labels=[0, 1]).labels == ("0", "1")
     assert spec(column_names="id, text,label").column_names == ("id", "text", "label")
     assert spec().seeds == spec(seeds=5).seeds == spec(seeds="5").seeds == (0, 1, 2, 3, 4)
+    assert spec(seeds=np.int64(3)).seeds == (0, 1, 2)
     assert spec(seeds=[5]).seeds == (5,) and spec(seeds="7,3").seeds == (7, 3)
     assert spec().head_learning_rate == (1e-3,)
     assert spec(head_learning_rate="same").head_learning_rate == (None,)
@@ -53,6 +55,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": [0, True]}, "tune cannot be [0, True]: give a number or a word, not true or false."),
         ({"folds": 1}, "folds cannot be 1: give 2 or more, 0 for none, or auto."),
         ({"seeds": 0}, "seeds cannot be 0: give a number of seeds, 1 or more, or a list of them."),
+        ({"seeds": 3.0}, "seeds cannot be 3.0: give a number of seeds"),
         ({"seeds": True}, "seeds cannot be True: give a number or a word"),
         ({"seeds": "0,-1"}, "seeds cannot be '0,-1': give a number from 0 on"),
         ({"learning_rate": 0}, "learning_rate cannot be 0: give a number above 0"),

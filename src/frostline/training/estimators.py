@@ -46,7 +46,6 @@ from frostline.training.run import Run
 from frostline.training.saved_estimators import EstimatorFacts, ProbeFacts, require_package, write_estimator
 
 Logits = NDArray[np.float32]
-NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
 
 
 @dataclass(frozen=True)
@@ -236,8 +235,7 @@ def fit_words(experiment: Experiment, rows: Rows) -> Fitted | None:
         return None
 
     def logits(rows: Rows, split: str) -> Logits:
-        found = model.logits(experiment.examples_of(rows, split))
-        return (np.maximum(found, NEVER) if experiment.labels else found).astype(np.float32)
+        return model.logits(experiment.examples_of(rows, split)).astype(np.float32)
 
     def save(folder: Path, task: TaskFacts, embed: bool) -> None:
         arrays = {"idf": model.idf, "weights": model.weights, "bias": model.bias}
@@ -328,7 +326,7 @@ class SetFit(Estimator):
             body = {f"{BODY}{name}": value.detach().clone() for name, value in model.model_body.state_dict().items()}
             head = {name: torch.from_numpy(np.array(getattr(model.model_head, name))) for name in HEAD_PARTS}
             learned = {**body, **head, "steps": torch.tensor(steps)}
-        weights, bias = by_class(model.model_head, len(experiment.labels), NEVER)
+        weights, bias = by_class(model.model_head, len(experiment.labels))
 
         def logits(rows: Rows, split: str) -> Logits:
             texts = list(experiment.examples_of(rows, split).texts)

@@ -20,6 +20,7 @@ Indices = NDArray[np.int64]
 
 PENALTIES = tuple(float(x) for x in np.logspace(-4, 1, 11))  # penalties to choose from, per training row
 FOLDS = 5
+NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
 CHUNK = 16384  # number of rows that are converted to double precision at a time
 
 
@@ -101,15 +102,14 @@ def logistic(features: Features, targets: Targets, classes: int, together: Indic
     return _unstandardised(*fit(np.arange(len(x)), best), mean, scale), best, held_out[best]
 
 
-def by_class(model: Any, classes: int, absent: float = -np.inf) -> tuple[Array, Array]:
+def by_class(model: Any, classes: int) -> tuple[Array, Array]:
     """Weights ``[D, C]`` and bias ``[C]`` of a logistic regression of scikit-learn.
 
     Args:
-        model: The fitted logistic regression, which knows the classes ``model.classes_`` only.
+        model: The fitted logistic regression, which knows the classes ``model.classes_`` only. Others have the bias ``NEVER``.
         classes: The number of classes of the task, C.
-        absent: The bias of the classes that it does not know.
     """
-    weights, bias = np.zeros((model.coef_.shape[1], classes)), np.full(classes, absent)
+    weights, bias = np.zeros((model.coef_.shape[1], classes)), np.full(classes, NEVER)
     if len(model.classes_) == 2:  # its logit is that of the second class; the first one has 0
         first, second = model.classes_
         weights[:, second], bias[first], bias[second] = model.coef_[0], 0.0, model.intercept_[0]
@@ -294,10 +294,10 @@ def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
 def _logistic(
     features: Any, targets: Targets, classes: int, *, C: float = 1.0, max_iter: int = 1000
 ) -> tuple[Array, Array]:
-    """Weights ``[V, C]`` and bias ``[C]``; the bias of a class without examples is minus infinity."""
+    """Weights ``[V, C]`` and bias ``[C]``; the bias of a class without examples is ``NEVER``."""
     present = np.unique(targets)
     if len(present) == 1:
-        bias = np.full(classes, -np.inf)
+        bias = np.full(classes, NEVER)
         bias[present] = 0.0
         return np.zeros((features.shape[1], classes)), bias
     return by_class(LogisticRegression(C=C, max_iter=max_iter).fit(features, targets), classes)

@@ -4,6 +4,7 @@ The names are those of transformers' ``TrainingArguments``. Types also accept co
 file. Every setting belongs to a group; ``of_help`` names another one for ``--help``.
 """
 
+from numbers import Integral
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -24,13 +25,13 @@ MOST_SEEDS = 100_000
 def _as_seeds(value: Any) -> Any:
     """The seeds 0 to 4 for ``5``. A list stays unchanged."""
     values = as_list(value)
-    if isinstance(value, int) or (isinstance(value, str) and "," not in value):
-        if not values or not isinstance(values[0], int) or values[0] < 1:
-            raise ValueError("give a number of seeds, 1 or more, or a list of them")
-        if values[0] > MOST_SEEDS:
-            raise ValueError(f"give {MOST_SEEDS:,} seeds or fewer")
-        return list(range(values[0]))
-    return values
+    if isinstance(value, list | tuple | range | set) or (isinstance(value, str) and "," in value):
+        return values
+    if not values or not isinstance(values[0], Integral) or (count := int(values[0])) < 1:
+        raise ValueError("give a number of seeds, 1 or more, or a list of them")
+    if count > MOST_SEEDS:
+        raise ValueError(f"give {MOST_SEEDS:,} seeds or fewer")
+    return list(range(count))
 
 
 def _not_empty_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
