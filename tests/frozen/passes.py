@@ -182,3 +182,35 @@ def layers_in_memory(model: Any, anatomy: Anatomy | None) -> tuple[list[tuple[in
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(look)
     return present, [p for layer in layers[:-1] for p in layer.parameters()]
+
+
+class RecordedStream:
+    """Copies at once.
+
+    Attributes:
+        events: ``send``, ``receive`` and ``finish``, in order; a copy with its number, counted from 0.
+        sent: All tensors that were sent.
+        in_flight: The numbers of the copies that were neither received nor waited for.
+    """
+
+    def __init__(self, device: object = None) -> None:
+        self.events: list[tuple[str, int]] = []
+        self.sent: list[Tensor] = []
+        self.in_flight: set[int] = set()
+
+    def send(self, x: Tensor) -> tuple[int, Tensor]:
+        number = len(self.sent)
+        self.sent.append(x)
+        self.in_flight.add(number)
+        self.events.append(("send", number))
+        return number, x.clone()
+
+    def receive(self, sent: tuple[int, Tensor]) -> Tensor:
+        number, copy = sent
+        self.in_flight.remove(number)
+        self.events.append(("receive", number))
+        return copy
+
+    def finish(self) -> None:
+        self.in_flight.clear()
+        self.events.append(("finish", len(self.sent)))

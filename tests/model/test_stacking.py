@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from frostline.fast.switch import memory_reused
 from frostline.frozen.forward_pass import StateSelection
@@ -79,23 +80,66 @@ def assert_as_alone(experiment: Experiment, tune: int | str) -> list[Result]:
     return alone
 
 
+def _scores_of(query: Tensor, key: Tensor, causal: int, scale: float) -> Tensor:
+    scores = scale * query @ key.mT
+    return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf) if causal else scores
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, scale: float) -> tuple[Any, ...]:
+    """Memory-efficient attention of examples one after another, ``[1, N, H, C]`` each, which torch has for GPUs only."""
+    _, offsets, _, longest, _, dropout_p, causal, *_ = args
+    assert dropout_p == 0 and offsets.dtype == torch.int32 and int(offsets.diff().max()) <= longest
+    out = []
+    for parts in zip(*(x[0].split(offsets.diff().tolist()) for x in (query, key, value)), strict=True):
+        q, k, v = (x.transpose(0, 1) for x in parts)
+        out.append((_scores_of(q, k, causal, scale).softmax(-1) @ v).transpose(0, 1))
+    nothing = torch.zeros(())
+    return torch.cat(out)[None], nothing, nothing.clone(), nothing.clone(), longest, longest
+
+
+def _attention_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, scale: float, shared_storage_dqdkdv: bool
+) -> tuple[Tensor, ...]:
+    offsets, causal = args[2], args[-2]
+    assert shared_storage_dqdkdv
+    joint, start = query.new_zeros(*query.shape[:2], 3, *query.shape[2:]), 0
+    for parts in zip(*(x[0].split(offsets.diff().tolist()) for x in (gradient, query, key, value)), strict=True):
+        g, q, k, v = (x.transpose(0, 1) for x in parts)
+        weights = _scores_of(q, k, causal, scale).softmax(-1)
+        of_weights = g @ v.mT
+        of_scores = scale * weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+        found = torch.stack([of_scores @ k, of_scores.mT @ q, weights.mT @ g])
+        joint[0, start : (start := start + len(parts[0]))] = found.permute(2, 0, 1, 3)
+    return *joint.unbind(2), query.new_zeros(())
+
+
 @pytest.mark.parametrize(
     ("model_type", "tune"), [("bert", 2), *((name, "full") for name in ("bert", "gpt2", "llama")), ("modernbert", 1)]
 )
 def test_the_path_for_gpus_gives_the_runs_of_a_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
 ) -> None:
-    """One run and three."""
+    """One run and three, with attention by offsets and with the padded grid."""
     experiment = context_of(model_type, tmp_path)
     specs = [spec_of(tune, *one, head_learning_rate="same", adam_epsilon=1e-3) for one in RUNS]
     alone = [run(spec, experiment) for spec in specs]
+    used: list[Any] = []
     monkeypatch.setattr(Layout, "indexed", property(lambda layout: not layout.capacity))
     monkeypatch.setattr("frostline.model.packing.MAX_SHORT", 0)
     monkeypatch.setattr("frostline.fast.last_layer.READ_AGAIN", set())
-    for count in (1, 3):
-        together = run_stacked(specs[:count], experiment, batched=True)
-        for one, expected in zip(together, alone, strict=False):
-            assert scores(one) == scores(expected) and largest_difference(one, expected) < 2e-6
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl(
+            "_efficient_attention_forward", lambda *args, **more: used.append(1) or _attention(*args, **more), "CPU"
+        )
+        library.impl("_efficient_attention_backward", _attention_backward, "CPU")
+        for by_offsets in (False, True):
+            monkeypatch.setattr("frostline.model.packing.has_kernel", lambda *_, found=by_offsets: found)
+            for count in (1, 3):
+                together = run_stacked(specs[:count], experiment, batched=True)
+                for one, expected in zip(together, alone, strict=False):
+                    assert scores(one) == scores(expected) and largest_difference(one, expected) < 2e-6
+            # not if there are fewer heads of keys, or if only the last layer runs
+            assert bool(used) == (by_offsets and model_type not in ("llama", "modernbert"))
 
 
 @pytest.mark.parametrize("model_type", ["bert", "modernbert", "gpt2", "qwen3"])

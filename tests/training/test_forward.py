@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from frostline.fast import optimizer as fast_tables
-from frostline.frozen.readers import DeviceCopies
+from frostline.frozen.readers import DeviceCopies, Reader
 from frostline.training.forward import ForwardFunction
 from frostline.training.train import run
+from frozen.passes import RecordedStream
 from training.runs import context_of, largest_difference, outcome, spec_of, weights_of, with_states
 
 
@@ -92,7 +93,24 @@ def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, mon
         torch.testing.assert_close(value, whole.learned[name], rtol=1e-4, atol=1e-5)
 
 
-def test_copies_on_the_device_give_the_same_results(experiment):
+@pytest.fixture
+def read_ahead(monkeypatch):
+    """A function after which runs read ahead, as on a GPU. It returns the streams that copy batches."""
+
+    def start(kind=RecordedStream):
+        streams = []
+
+        def reader(states, name, device, copies):
+            streams.append(kind())
+            return Reader(states, name, device, streams[-1])
+
+        monkeypatch.setattr("frostline.training.forward.reader_of", reader)
+        return streams
+
+    return start
+
+
+def test_reading_ahead_and_copies_on_the_device_give_the_same_results(experiment, read_ahead):
     """The memory of this machine stands in for that of a GPU."""
     parts = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}
     specs = [spec_of(0), spec_of(2), spec_of(2, **parts)]
@@ -101,3 +119,24 @@ def test_copies_on_the_device_give_the_same_results(experiment):
     with_copies.worker.copies.keep_within(1 << 30)
     assert [outcome(run(spec, with_copies)) for spec in specs] == expected
     assert set(with_copies.worker.copies._copies) == {"head", f"tokens-{experiment.cut(specs[1])}"}
+    streams = read_ahead()
+    assert [outcome(run(spec, experiment)) for spec in specs] == expected
+    for stream in streams:
+        assert stream.sent and not stream.in_flight and stream.events[-1][0] == "finish"
+
+
+class Stopping(RecordedStream):
+    """Ctrl-C at the worst moment: when a batch was sent, but not read."""
+
+    def receive(self, sent):
+        if len(self.sent) > 3:
+            assert self.in_flight
+            raise KeyboardInterrupt
+        return super().receive(sent)
+
+
+def test_a_stopped_run_leaves_no_copy_in_flight(experiment, read_ahead):
+    streams = read_ahead(Stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec_of(2), experiment)
+    assert not streams[0].in_flight and streams[0].events[-1][0] == "finish"

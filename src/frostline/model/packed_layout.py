@@ -67,7 +67,7 @@ class Layout:
     def _copied(self) -> dict[str, Tensor]:
         """The indices on the device, by name. One copy has all of them, because starting a copy takes longer than making it."""
         names = ["grid_index", "starts", *(["source_index", "packed_index"] if self.runs > 1 or self.capacity else [])]
-        names += [] if self.capacity else ["token_at", "place_of"]
+        names += [] if self.capacity else ["token_at", "place_of", "offsets"]
         on_host: list[Tensor] = [getattr(self, f"_{name}") for name in names]
         on_device = to_device(torch.cat(on_host), self.device)
         return dict(zip(names, torch.split(on_device, [len(x) for x in on_host]), strict=True))
@@ -138,6 +138,25 @@ class Layout:
         return torch.where(
             self.is_real, self._grid_index[self._source_index].view(self.runs, -1), padding[:, None]
         ).flatten()
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """The ends of all examples in the flattened packed batch, after a 0, as int32. Copies that fill up are examples."""
+        return self._index("offsets").view(torch.int32)[: len(self._parts) + 1]
+
+    @cached_property
+    def _offsets(self) -> Tensor:  # viewed as int64, so that one copy has all indices
+        ends = torch.tensor([0, *self._parts, *[0] * (1 - len(self._parts) % 2)], dtype=torch.int32)
+        return ends.cumsum(0, dtype=torch.int32).view(torch.int64)
+
+    @cached_property
+    def _parts(self) -> list[int]:
+        """The lengths of the examples of each run, and of its copies that fill up. None is above S."""
+        parts = []
+        for own in self.lengths.view(self.runs, -1).tolist():
+            whole, rest = divmod(self.tokens - sum(own), self.length)
+            parts += [*own, *[self.length] * whole, *[rest] * (rest > 0)]
+        return parts
 
     def spread(self, x: Tensor) -> Tensor:
         """``[K, T, ...]`` to ``[B, S, ...]``, with copies of an example's first token as padding. Attention must ignore them."""

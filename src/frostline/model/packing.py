@@ -5,12 +5,14 @@ of a layer but attention work token by token and run as transformers wrote them.
 
 The attention function that this module registers works on the padded grid ``[B, H, S, C]``. It scatters the heads into the
 grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. On a CPU, short
-examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.packed_layout` has the shapes.
+examples use :mod:`frostline.fast.attention` instead. On CUDA, torch's memory-efficient attention needs no grid, if the mask hides
+only padding and later tokens. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -96,7 +98,27 @@ class _PackedAttention:
             return self.by_group()
         if layout.length <= (MAX_SHORT if self.has_gradient else MAX_SHORT_SCORED) and self.is_plain():
             return self.short(layout)
+        if self.needs_no_grid():
+            return self.by_offsets(layout)
         return layout.pack(self.in_padded_grid(*self.spread(self.query, self.key, self.value), self.mask))
+
+    def needs_no_grid(self) -> bool:
+        """Whether torch's memory-efficient attention computes the same for examples one after another."""
+        same_heads = self.key.shape == self.value.shape == self.query.shape
+        hides_padding_only = getattr(self.mask, "frostline_causal", None) is not None and not self.is_special()
+        x = self.query
+        return self.layout.indexed and same_heads and hides_padding_only and has_kernel(x.device, x.dtype, x.shape[-1])
+
+    def by_offsets(self, layout: Layout) -> Tensor:
+        """Attention of examples that lie one after another, in one operation in each direction."""
+        runs, heads, tokens, size = self.query.shape
+        joint = _joint(self.query, self.key, self.value).view(1, runs * tokens, 3, heads, size)
+        causal, scale = bool(self.mask.frostline_causal), self.options.get("scaling")  # type: ignore[union-attr]
+        settings = _Kernel(
+            layout.offsets, layout.length, self.dropout_p, causal, size**-0.5 if scale is None else scale
+        )
+        out: Tensor = _ByOffsets.apply(joint, settings, self.has_gradient)  # type: ignore[no-untyped-call]
+        return out.view(runs, tokens, heads, size)
 
     def spread(self, *heads: Tensor) -> list[Tensor]:
         """Heads of packed tokens, ``[K, H, T, C]`` each, in the grid, ``[B, H, S, C]``."""
@@ -114,9 +136,11 @@ class _PackedAttention:
         same_heads = self.key.shape == self.value.shape == self.query.shape  # no grouped-query attention
         own_dropout = self.packing.dropout is not None or not self.dropout_p
         on_cpu = self.query.device.type == "cpu" and self.layout.runs == 1
-        special = any(self.options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-        plain = not special and not self.hides_later
+        plain = not self.is_special() and not self.hides_later
         return on_cpu and same_heads and own_dropout and plain and enabled("attention")
+
+    def is_special(self) -> bool:
+        return any(self.options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
 
     def short(self, examples: Layout | LengthGroup) -> Tensor:
         """Attention of short examples, by :mod:`frostline.fast.attention`."""
@@ -196,6 +220,58 @@ def _joint(*heads: Tensor) -> Tensor:
     return torch.cat(by_token, 2)
 
 
+@dataclass(frozen=True)
+class _Kernel:
+    """Arguments of torch's memory-efficient attention."""
+
+    offsets: Tensor
+    longest: int
+    dropout_p: float
+    causal: bool
+    scale: float
+
+    @property
+    def places(self) -> tuple[Tensor, Tensor, int, int]:
+        return self.offsets, self.offsets, self.longest, self.longest
+
+
+class _ByOffsets(torch.autograd.Function):
+    """Attention of packed tokens: queries, keys and values ``[1, N, 3, H, C]`` to ``[1, N, H, C]``."""
+
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor, kernel: _Kernel, has_gradient: bool) -> Tensor:
+        options = kernel.dropout_p, int(kernel.causal), has_gradient
+        found = torch.ops.aten._efficient_attention_forward(
+            *joint.unbind(2), None, *kernel.places, *options, scale=kernel.scale
+        )
+        out: Tensor = found[0]
+        ctx.kernel = kernel
+        ctx.save_for_backward(joint, *found[:4])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        joint, out, sums, seed, offset = ctx.saved_tensors
+        kernel: _Kernel = ctx.kernel
+        options = kernel.dropout_p, seed, offset, int(kernel.causal), False
+        of_query, *_ = torch.ops.aten._efficient_attention_backward(
+            *(gradients[0], *joint.unbind(2), None, out, *kernel.places, sums, *options),
+            scale=kernel.scale,
+            shared_storage_dqdkdv=True,  # the gradients are parts of one tensor
+        )
+        return of_query.as_strided(joint.shape, joint.stride()), None, None
+
+
+@cache
+def has_kernel(device: torch.device, dtype: torch.dtype, size: int) -> bool:
+    """Whether a device has torch's memory-efficient attention for heads of this size. ``meta`` stands for one that has it."""
+    if device.type != "cuda" or torch.version.hip:
+        return device.type == "meta"
+    x = torch.empty(1, 1, 8, size, dtype=dtype, device=device)
+    parameters = torch.backends.cuda.SDPAParams(x, x, x, None, 0.0, False, False)
+    return size % 8 == 0 and torch.backends.cuda.can_use_efficient_attention(parameters)
+
+
 def padded_mask(
     batch_size: int,
     q_length: int,
@@ -214,9 +290,16 @@ def padded_mask(
     given = {**kwargs, "mask_function": mask_function, "attention_mask": attention_mask, "device": device}
     if torch.device(device).type != "cpu" and attention_mask is not None:
         if mask_function is bidirectional_mask_function and attention_mask.shape == (batch_size, kv_length):
-            return attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1)
+            return _hiding_padding(attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1), mask_function)
         given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask: Tensor | None = sdpa_mask(batch_size, q_length, kv_length, *args, **given)
+    return _hiding_padding(mask, mask_function) if attention_mask is not None else mask
+
+
+def _hiding_padding(mask: Tensor | None, mask_function: Callable[..., Any]) -> Tensor | None:
+    """The mask, and whether it hides later tokens too, if it hides nothing else besides padding."""
+    if mask is not None and mask_function in (bidirectional_mask_function, causal_mask_function):
+        mask.frostline_causal = mask_function is causal_mask_function  # type: ignore[attr-defined]
     return mask
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from frostline.fast.optimizer import sparse_gradients
 from frostline.fast.switch import enabled, forwards_replaced
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.frozen.forward_pass import Rows
+from frostline.frozen.readers import Reader, reader_of
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
 from frostline.model.packing import packable
@@ -125,7 +126,7 @@ class ForwardFunction:
     upper: UpperModel
     cut: int | None
     dropout: Dropout | None
-    hidden: Callable[[Rows], Tensor] | None  # the cached hidden states of rows ``[B]``; None if the whole model runs
+    reader: Reader | None  # of cached hidden states; None if the whole model runs
 
     def __call__(self, rows: Rows) -> Tensor:
         """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
@@ -133,6 +134,12 @@ class ForwardFunction:
             return self._logits(rows)
         chunks = self.experiment.scoring_chunks(self.experiment.tokens.lengths[rows], self.cut)
         return torch.cat([self._scored(rows[:, chunk]) for chunk in chunks], 1)
+
+    @property
+    def prefetch(self) -> Callable[[Rows], None] | None:
+        """Begins to copy the hidden states of rows ``[K, B]`` to the device; None if that would not save time."""
+        reader = self.reader
+        return (lambda rows: reader.prefetch(rows.ravel())) if reader and reader.stream else None
 
     def state(self) -> State:
         """The state of the generators of our own dropout and of torch."""
@@ -184,7 +191,7 @@ class ForwardFunction:
             if one_token
             else experiment.tokens.batch(rows)
         )
-        return batch, None if self.hidden is None else self.hidden(rows)
+        return batch, None if self.reader is None else self.reader.read(rows)
 
 
 @contextmanager
@@ -212,24 +219,23 @@ def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[F
         if specs[0].gradient_checkpointing
         else nullcontext(),
         random_state_restored(experiment.machine.device),  # for dropout without nn.Dropout
+        _reader(experiment, cut) as reader,
     ):
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
-        yield ForwardFunction(experiment, upper, cut, dropout, _hidden_states(experiment, cut))
+        yield ForwardFunction(experiment, upper, cut, dropout, reader)
 
 
-def _hidden_states(experiment: Experiment, cut: int | None) -> Callable[[Rows], Tensor] | None:
-    """The hidden states of rows ``[B]`` after ``cut`` layers, on the device; the host does not wait for it.
-
-    They come from a copy in the memory of the device if it fits, else from the host.
-    """
-    states, device = experiment.states, experiment.machine.device
-    if cut is None or states is None:
-        return None
+@contextmanager
+def _reader(experiment: Experiment, cut: int | None) -> Iterator[Reader | None]:
+    """Reads the hidden states after ``cut`` layers. In the end, no copy of them is on its way."""
+    if cut is None or experiment.states is None:
+        yield None
+        return
     name = "head" if experiment.reads_one_token(cut) else f"tokens-{cut}"
-    source = experiment.worker.copies.of(states, name, device) or states
-    return lambda rows: to_device(source.read(name, rows)[None], device)
+    with closing(reader_of(experiment.states, name, experiment.machine.device, experiment.worker.copies)) as reader:
+        yield reader
 
 
 def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:

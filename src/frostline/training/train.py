@@ -53,6 +53,7 @@ def train(
     *,
     set_mode: Callable[[bool], None],
     micro_batch: int | None = None,
+    prefetch: Callable[[Rows], None] | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
@@ -73,6 +74,7 @@ def train(
         settings: The training settings.
         set_mode: Sets the model to training mode (True) or evaluation mode (False).
         micro_batch: Compute the gradients of a batch in parts of this many examples of each run; None: the setting's.
+        prefetch: Called with the rows ``[K, B]`` of a batch or of its first part, while the device still computes another one.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
         checkpoints: Keep states of this training, and have the one to continue from.
@@ -88,7 +90,14 @@ def train(
         rows = np.stack([learner.next_rows(settings.batch_size) for learner in learners])
         for restraint in (one for learner in learners for one in learner.restraints):
             restraint.before_forward()
-        logits, losses = backward(forward, rows, problem, micro_batch=micro_batch, scales=updates.loss_scales)
+        logits, losses = backward(
+            forward,
+            rows,
+            problem,
+            micro_batch=micro_batch,
+            scales=updates.loss_scales,
+            prefetch=prefetch,
+        )
         updates.step(step, losses)
         if not any(learner.active for learner in learners):
             break
@@ -101,6 +110,9 @@ def train(
             if patience and not any(learner.active and learner.improved_within(patience) for learner in learners):
                 break
         checkpoints.after_step(training.state)
+        # After the last batch of an epoch, the rows of the next one are not known.
+        if prefetch and step < steps.total and all(len(learner.upcoming) for learner in learners):
+            prefetch(np.stack([learner.upcoming[:micro_batch] for learner in learners]))
     training.finish()
     return [learner.record for learner in learners]
 
@@ -281,6 +293,7 @@ def profile_step(specs: Sequence[Run], experiment: Experiment, *, steps: int = 4
             # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
             set_mode=lambda training: set_mode(experiment, first, training=training),
+            prefetch=forward.prefetch,
             on_step=lambda step, total: ends.append(experiment.machine.time()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
@@ -502,6 +515,7 @@ def _train(
             first,
             set_mode=set_audited_mode,
             micro_batch=experiment.micro_batch(first),
+            prefetch=forward.prefetch,
             on_step=on_step,
             patience=first.way.patience,
             checkpoints=course,

@@ -1,7 +1,7 @@
 """One optimizer step of all runs in the training loop: gradients, clipping, divergence, updates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,7 @@ def backward(
     *,
     micro_batch: int | None = None,
     scales: Tensor | None = None,
+    prefetch: Callable[[Rows], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute the gradients of one batch ``[K, B]``.
 
@@ -71,6 +72,7 @@ def backward(
         problem: Has the loss.
         micro_batch: Divide the batch into parts of this many examples of each run; None: do not divide it.
         scales: ``[K]``, what the loss of each run is multiplied by before its gradients are computed; None: nothing.
+        prefetch: Called with each part but the first, before the part before it has been computed on the device.
 
     Returns:
         Logits ``[K, B, C]`` to score, and the losses, ``[K]``, on the device.
@@ -80,7 +82,7 @@ def backward(
     whole = [problem.weight(own) or 1.0 for own in rows] if len(parts) > 1 else []
     predictions: list[Tensor] = []
     total: Tensor | None = None
-    for part in parts:
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
         logits = forward(part)
         losses = problem.losses(logits, part)
         if whole:
@@ -89,6 +91,8 @@ def backward(
         losses.backward(torch.ones_like(losses) if scales is None else scales)  # type: ignore[no-untyped-call]
         total = losses.detach() if total is None else total + losses.detach()
         predictions.append(problem.predictions(logits.detach(), part))
+        if prefetch and following is not None:
+            prefetch(following)
     assert total is not None
     return predictions[0] if len(parts) == 1 else torch.cat(predictions, 1), total
 
