@@ -1,4 +1,4 @@
-"""The published studies: their protocols, parameter counts and sweeps, and the comparison with published numbers."""
+"""The published studies: their protocols and sweeps, and the comparison with published numbers."""
 
 import csv
 from pathlib import Path
@@ -19,7 +19,7 @@ from frostline.statistics.inference import summarize
 from frostline.statistics.recipe import Recipe
 from frostline.studies.comparison import compare, means_of_same_models
 from frostline.studies.protocol import FOLDER, Protocol, load_protocol, protocol_names, tune_values
-from frostline.studies.sweeps import ParameterCounts, StudySweep, model_config, parameter_counts, study_sweeps
+from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
@@ -91,49 +91,6 @@ def test_values_are_distinct_rising_and_within_the_model(layers: int) -> None:
         assert found[: len(numbers)] == recipes(*numbers)
 
 
-def counted(study: str, model: str, tune: str, **more: Any) -> ParameterCounts:
-    settings = {"model": model, "train": "t.csv", "tune": tune_values(tune, 12), **more}
-    return parameter_counts(model_config(load_protocol(study), model), settings)
-
-
-def test_trainable_parameters_are_those_of_jeong() -> None:
-    """Exactly the numbers of Table 1, from the configuration in the study's files."""
-    protocol = load_protocol("jeong2025")
-    counts = counted("jeong2025", "klue/bert-base", protocol.tune, tune_pooler=False)
-    printed = {p.tuned: p.value for p in protocol.published if p.statistic == "trainable_parameters"}
-    assert dict(counts.trained) == printed and len(printed) == 7
-
-
-def test_parameters_by_place_are_those_of_lee_et_al() -> None:
-    """Their Table 1, which is in millions."""
-    protocol = load_protocol("lee2019")
-    for model in protocol.models:
-        counts = counted("lee2019", model, "0")
-        printed = {p.statistic: p.value for p in protocol.published if p.table == "Table 1" and p.model == model}
-        output = counts.places.get("pooler", 0) + counts.places["head"]
-        assert counts.places["embeddings"] == pytest.approx(printed["parameters_embedding"], abs=0.6e6)
-        assert counts.places["layer 0"] == pytest.approx(printed["parameters_per_layer"], abs=0.6e6)
-        assert output == pytest.approx(printed["parameters_output"], abs=0.06e6)
-        assert counts.total == pytest.approx(printed["parameters_total"], abs=1.2e6)
-
-
-def test_the_configuration_of_a_folder_or_an_error(tiny_bert: Path) -> None:
-    protocol = load_protocol("jeong2025")
-    assert model_config(protocol, str(tiny_bert)).num_hidden_layers == 3
-    with pytest.raises(FrostlineError, match="neither a folder nor available from the hub"):
-        model_config(protocol, "nowhere")
-
-
-def test_ways_count_what_they_train() -> None:
-    counts = counted("jeong2025", "klue/bert-base", "2,full,lora-2,random-2,llrd").trained
-    assert counts["random-2"] == counts["last 2"] and counts["llrd"] == counts["full"]
-    matrices = 2 * (4 * (768 + 768) + 2 * (768 + 3072))  # inputs and outputs of the matrices of two layers
-    head = 768 * 768 + 768 + 2 * 768 + 2
-    assert counts["lora-2"] == 8 * matrices + head
-    with pytest.raises(FrostlineError, match="chooses matrices by their weights"):
-        counted("jeong2025", "klue/bert-base", "spectrum-25,full")
-
-
 def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> None:
     protocol = load_protocol("lee2019")
     sweeps = study_sweeps(
@@ -151,6 +108,10 @@ def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> No
         protocol, tmp_path, models=["bert-base"], tasks=["CoLA"], settings={"learning_rate": "1e-4", "tune": "0"}
     )
     assert fixed[0].line_search == () and fixed[0].settings["tune"] == ["head only"]
+    large = study_sweeps(protocol, tmp_path, models=["bert-large"], tasks=["CoLA"])
+    assert large[0].settings["tune"][-2:] == ["last 12", "full"] and "layers" not in large[0].settings
+    with pytest.raises(FrostlineError, match="neither a folder nor available from the hub"):
+        study_sweeps(protocol, tmp_path, models=["nowhere"])
 
 
 def rows_in(path: Path) -> list[dict[str, str]]:

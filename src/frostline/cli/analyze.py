@@ -1,7 +1,7 @@
 """`frostline analyze`: analyze existing results from any source. `frostline study`: run a published protocol."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,8 @@ from frostline.cli.flags import as_typed, split_pairs, split_words, with_fields,
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, counted, did_you_mean, harmless, normalized_name
-from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
-from frostline.report.plain_text import print_table, wrapped
-from frostline.report.plan_text import group_lines
+from frostline.report.plain_text import wrapped
 
 if TYPE_CHECKING:
     from frostline.report.answer.analysis import Analysis
@@ -247,9 +245,7 @@ def study(
     ] = None,
     plan: Annotated[
         bool,
-        typer.Option(
-            "--plan", help="Show the sweeps, their settings and the parameters that each k trains; run nothing."
-        ),
+        typer.Option("--plan", help="Show the sweeps and their settings; run nothing."),
     ] = False,
 ) -> None:
     """Run a published protocol as sweeps, one for each model and task, and compare with the published numbers.
@@ -273,13 +269,13 @@ def study(
         settings=settings,
     )
     if plan:
-        print_study(protocol, sweeps)
+        print_study(sweeps)
     else:
         run_study(protocol, sweeps, folder)
 
 
-def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
-    """Print the sweeps of a study and the parameters of each model. Neither weights nor data are read."""
+def print_study(sweeps: Sequence[Any]) -> None:
+    """Print the sweeps of a study. Neither weights nor data are read."""
     shared = [
         (key, value)
         for key, value in sweeps[0].settings.items()
@@ -293,8 +289,6 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
         print(f"{sweep.model} on {sweep.task}, in {sweep.out}")
         for key, value in own.items():
             print(f"    {key} = {as_typed(value)}")
-    for model, sweep in {sweep.model: sweep for sweep in sweeps}.items():
-        _print_parameters(protocol, model, sweep.settings)
 
 
 @runs_saved()
@@ -327,49 +321,3 @@ def leave_if_failed(runs: int) -> None:
     if runs:
         print(f"{counted(runs, 'run')} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)
-
-
-def _print_parameters(protocol: Any, model: str, settings: Mapping[str, Any]) -> None:
-    """Print the parameters of a model by part and by k, and the groups of all that is not simply some last layers."""
-    from frostline.studies.sweeps import model_config, parameter_counts
-
-    counts = parameter_counts(model_config(protocol, model), settings)
-    print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
-    printed = [row for row in protocol.published if row.model == protocol.short_name(model)]
-    totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}
-    _print_places(counts, totals)
-    by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
-    rows = [
-        {
-            "tune": k,
-            "trainable parameters": f"{number:,}",
-            "share": f"{100 * number / counts.total:.1f} %",
-            "printed": f"{by_k[k]:,}" if k in by_k else "",
-        }
-        for k, number in counts.trained.items()
-    ]
-    print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
-    print(*group_lines({recipe: groups for recipe, groups in counts.groups.items() if not recipe.is_k}), sep="\n")
-
-
-def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
-    """Print the parameters of each part of a model, next to the published numbers if there are any."""
-    output = POOLER if POOLER in counts.places else HEAD
-    names = {EMBEDDINGS: "embedding", "a layer": "per_layer", output: "output", "total": "total"}
-    places = {place: number for place, number in counts.places.items() if layer_number(place) is None}
-    parts = {
-        EMBEDDINGS: places.pop(EMBEDDINGS),
-        "a layer": counts.places[layer_place(0)],
-        **places,
-        "total": counts.total,
-    }
-    rows = [
-        {
-            "part": part,
-            "parameters": f"{number:,}",
-            "share": f"{100 * number / counts.total:.1f} %",
-            "printed": f"{printed[names[part]] / 1e6:g} million" if names.get(part) in printed else "",
-        }
-        for part, number in parts.items()
-    ]
-    print_table(rows, ("part", "parameters", "share", *["printed"] * any(row["printed"] for row in rows)))

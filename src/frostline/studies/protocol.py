@@ -61,7 +61,7 @@ class Protocol(BaseModel):
         title: The title of the publication.
         source: The authors and where it was published.
         question: The question that it answers.
-        models: The short names of its models; their hub names are in ``model``.
+        models: The short names of its models; their hub names and numbers of layers are in ``model``.
         tasks: Its tasks.
         tune: Its values of k, which may be relative to L (see ``tune_values``).
         line_search: Learning rates to try. The best one for full fine-tuning is used for every k.
@@ -101,6 +101,11 @@ class Protocol(BaseModel):
         """The study's name of a model, given that name or the hub name; None for any other model."""
         return next((short for short, facts in self.model.items() if model in (short, facts["hub"])), None)
 
+    def layers_of(self, model: str) -> int | None:
+        """The number of layers of a model of the study, L; None for any other model."""
+        short = self.short_name(model)
+        return None if short is None else self.model[short]["layers"]
+
     def require_usable(self, tasks: Sequence[str] | None, data: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         """Check what replaces the tasks, the data and the settings of this study.
 
@@ -133,7 +138,7 @@ class Protocol(BaseModel):
             **self.task.get(task, {"glue": task} if normalized_name(task) in GLUE else {}),
             "task": task,
             "model": of_model.pop("hub", model),
-            **of_model,
+            **{name: value for name, value in of_model.items() if name != "layers"},
         }
 
 
