@@ -24,14 +24,7 @@ def test_check_and_cache(frostline: Frostline, empty_cache: Path) -> None:
     )
     listed = frostline("cache", "ls").out.splitlines()
     assert len(listed) == 3 and listed[1].split()[:3] == ["key", "model", "precision"] and " 160 " in listed[2]
-    assert frostline("cache", "verify").out.endswith("intact\n")
-    file = next(cache.rglob("*.safetensors"))
-    file.write_bytes(file.read_bytes()[:-4])
-    bad = frostline("cache", "verify")
-    assert bad.code == 2 and "Damaged entries: 1. Remove them with" in bad.err and f"{file} is damaged" in bad.out
     next(cache.glob("*/recipe.json")).write_text("{")
     assert "(its record is damaged)" in frostline("cache", "ls").out
-    worse = frostline("cache", "verify")
-    assert worse.code == 2 and "(its record is damaged)" in worse.out and "recipe.json is damaged" in worse.out
     assert frostline("cache", "rm", listed[2].split()[0]).out.startswith("Entries removed: 1, ")
     assert frostline("cache", "rm", "--all", "--yes").out == "Entries removed: 0, 0 B.\n"

@@ -25,7 +25,6 @@ from frostline.frozen.cache import (
     list_entries,
     remove_entries,
     similar_recipes,
-    verify_entries,
 )
 from frostline.frozen.cut import cut_at
 from frostline.frozen.forward_pass import StateSelection
@@ -248,12 +247,9 @@ def test_entries_are_removed_by_a_prefix_of_their_key(folder: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
 @pytest.mark.parametrize("name", ["recipe.json", "*.safetensors"])
-def test_damage_is_found_and_a_damaged_entry_can_be_removed(folder: Path, name: str, content: str) -> None:
-    assert [damage for _, damage in verify_entries(folder)] == ["", ""]
-    file = next(folder.rglob(name))
-    file.write_text(content)
+def test_a_damaged_entry_is_listed_and_can_be_removed(folder: Path, name: str, content: str) -> None:
+    next(folder.rglob(name)).write_text(content)
     assert len(list_entries(folder)) == 2
-    assert sorted(damage for _, damage in verify_entries(folder)) == ["", f"{file} is damaged"]
     assert len(remove_entries(None, folder)) == 2 and list_entries(folder) == []
 
 

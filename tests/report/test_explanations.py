@@ -1,4 +1,4 @@
-"""Sentences beside an answer: the next command, how to load the model, what failed, and what is uncertain."""
+"""Sentences beside an answer: the next command, and how to load the model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,6 @@ import pytest
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.report.explanations import (
     advice,
-    explain_uncertainty,
     loading,
     next_command,
     off_scale,
@@ -115,20 +114,3 @@ def test_the_model_can_be_loaded_as_shown(
         assert printed in capsys.readouterr().out
     answer.sizes[0].recommended = answer.sizes[0].decision = None
     assert loading(answer, classified / "model") is None
-
-
-@pytest.mark.parametrize(
-    ("runs", "seeds", "begin"),
-    [
-        (1, 1, "One seed gives no confidence interval"),
-        (1, 5, "One seed of full fine-tuning gives no confidence interval"),
-        (2, 5, "No smaller k has its whole interval above 95"),
-    ],
-)
-def test_intervals_are_explained_only_if_the_reference_has_several_seeds(runs: int, seeds: int, begin: str) -> None:
-    """Of an undecided k = 1, if full fine-tuning has this many of the seeds."""
-    point = SimpleNamespace(verdict="undecided", not_ruled_out="last 1", confident="full", margin=None, target=0.95)
-    cells = [SimpleNamespace(recipe="full", runs=runs)]
-    size: Any = SimpleNamespace(reference="full", learned=True, cells=cells, seeds_to_decide=12, deciding_point=point)
-    text = explain_uncertainty(size, seeds, baseline="majority-class baseline")
-    assert text and text.startswith(begin) and ("not ruled out" in text) == (runs > 1) == ("about 12 seeds" in text)

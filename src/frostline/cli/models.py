@@ -243,7 +243,7 @@ def audit(
         raise typer.Exit(1)
 
 
-cache_app = typer.Typer(no_args_is_help=True, help="List, verify or remove the hidden states cached on this machine.")
+cache_app = typer.Typer(no_args_is_help=True, help="List or remove the hidden states cached on this machine.")
 app.add_typer(cache_app, name="cache")
 
 
@@ -290,18 +290,3 @@ def cache_rm(
         typer.confirm(f"Remove {size} of hidden states?", abort=True)
     removed = remove_entries(None if everything else keys)
     print(f"Entries removed: {len(removed)}, {size_of(sum(entry.bytes for entry in removed))}.")
-
-
-@cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
-def cache_verify() -> None:
-    """Read all cached hidden states and compare their checksums."""
-    from frostline.frozen.cache import verify_entries
-
-    bad = 0
-    for entry, problem in verify_entries():
-        print(f"{entry.folder.name[:12]}  {entry.model}  {problem or 'intact'}")
-        bad += bool(problem)
-    if bad:
-        raise FrostlineError(
-            f"Damaged entries: {bad}. Remove them with `frostline cache rm KEY`; they are computed again when needed."
-        )

@@ -170,13 +170,10 @@ def predict(
     labels) and the probability of each label. With a bundle, these columns begin with the name of each task. A model that
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
-
-    If the file has labels in the column that the model was trained on, the scores are printed as by `frostline evaluate`.
     """
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import predicts_tags, require_model, trained_columns, trained_task
+    from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import notes_on_new
-    from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
 
@@ -190,12 +187,7 @@ def predict(
     trained_on = bundle_columns(model) if several else trained_columns(model)
     table, texts, columns = reading.read(file, trained_on, of_words=of_words)
     copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
-    trained, labelled, notes = None if several else trained_task(model), None, list(table.notes)
-    if trained is not None:
-        try:
-            labelled = labelled_rows(table, trained, columns)
-        except FrostlineError as error:
-            notes.append(f"Not scored: {error}")
+    notes = list(table.notes)
     _require_storable(target, texts, copied)
     by_task: Mapping[str, Any] = (
         load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **vars(options))}
@@ -205,7 +197,7 @@ def predict(
     rows, header = beside(copied, list(made[0]), made[1])
     if target.suffix == ".csv" and not safe_csv:
         notes += _formulas(target, rows)
-    for note in (f"{file}: {columns}.", *notes, *notes_on_new(texts, scored=labelled is not None)):
+    for note in (f"{file}: {columns}.", *notes, *notes_on_new(texts)):
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
@@ -215,11 +207,6 @@ def predict(
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
     unit = "sentence" if of_words else "text"
     print(f"{target}: {counted(len(texts), unit)}{tasks}")
-    if labelled is not None:
-        from frostline.api.prediction import evaluate as evaluation_of
-
-        examples, without = labelled
-        print("", *without, *_of_refit(model), *_evaluation(evaluation_of(first, examples), examples), sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Score a model on a table of texts with labels.")
@@ -241,8 +228,9 @@ def evaluate(
     Intervals have 95 % confidence and cover the sample of texts. For labels of texts, it also prints how well the probabilities
     agree with the accuracy. Rows without a label are left out. Nothing is written.
     """
+    from frostline.api.prediction import evaluate as evaluation_of
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import require_model, trained_columns, trained_task
+    from frostline.api.prediction import refit_rows, require_model, trained_columns, trained_task
     from frostline.data.checks import notes_on_new
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
@@ -275,14 +263,19 @@ def evaluate(
         raise FrostlineError(
             f"{table.name}: no row has a label: write labels, or name their column with --label-column."
         )
-    from frostline.api.prediction import evaluate as evaluation_of
-
     examples, without = labelled
     predictions = predict_texts(model, examples, **vars(options))
     group = None if examples.groups is None else task.columns.group
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=group)
-    own = notes_on_new(examples, scored=True)
-    for note in (f"{file}: {labels}.", *table.notes, *without, *own, *_of_refit(model)):
+    own = notes_on_new(examples)
+    if examples.repeats:
+        own.append(f"{counted(examples.repeats, 'text reads', 'texts read')} like an earlier one; intervals count it once.")
+    if (rows := refit_rows(model)) is not None:
+        own.append(
+            f"This model was trained on all {rows:,} labelled rows of its sweep but its test set. If these texts are among "
+            "them, scores are too high."
+        )
+    for note in (f"{file}: {labels}.", *table.notes, *without, *own):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)
     if predictions.truncated:
@@ -290,18 +283,6 @@ def evaluate(
         have = counted(predictions.truncated, "text has", "texts have")
         print(f"{have} more tokens than the model was trained with{lost}.", file=sys.stderr)
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
-
-
-def _of_refit(model: Path) -> list[str]:
-    """A warning that scores on the rows that a sweep had are no estimate, if the model was trained on all of them."""
-    from frostline.api.prediction import refit_rows
-
-    if (rows := refit_rows(model)) is None:
-        return []
-    return [
-        f"This model was trained on all {rows:,} labelled rows of its sweep but its test set. If these texts are among "
-        "them, scores are too high."
-    ]
 
 
 def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:

@@ -153,14 +153,11 @@ def _are_empty(texts: Texts) -> npt.NDArray[np.bool_]:
     return np.array([not (text.strip() and pair.strip()) for text, pair in zip(texts.texts, pairs, strict=True)])
 
 
-def notes_on_new(texts: Texts, *, scored: bool) -> list[str]:
-    """Notes on texts to predict: those that cannot be read, and if they are ``scored``, those that read alike."""
+def notes_on_new(texts: Texts) -> list[str]:
+    """Notes on texts to predict: those that cannot be read, and those that are empty."""
     found, empty = garbled(texts, "new"), texts.rows[_are_empty(texts)]
     if len(empty):
         found.append(f"{_of_rows(len(empty), len(texts), 'new')} an empty text (row {first_rows(empty)}).")
-    if scored and texts.repeats:
-        rows = _of_rows(texts.repeats, len(texts), "new")
-        found.append(f"{rows} a text that an earlier one has; intervals count the text once.")
     return found
 
 

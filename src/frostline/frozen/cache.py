@@ -147,14 +147,6 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
     return removed
 
 
-def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
-    """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
-    for entry in list_entries(folder):
-        damaged = [shard for shard in entry.folder.glob("*.safetensors") if is_damaged(shard)]
-        damaged += [] if entry.recipe else [entry.folder / "recipe.json"]
-        yield entry, "; ".join(f"{file} is damaged" for file in damaged)
-
-
 def _readable_shards(recipe_folder: Path) -> list[dict[str, int]]:
     """The lengths of the arrays of each shard, by name. Shards are not verified, and damaged ones are left out."""
     shards = []

@@ -1,4 +1,4 @@
-"""Sentences beside the answer: what is uncertain, what failed, what follows, and how to load the model."""
+"""Sentences beside the answer: what failed, what follows, and how to load the model."""
 
 import json
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from frostline.data.checks import DataReport
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
-from frostline.data.wording import capitalized, counted, duration, quoted
-from frostline.report import formatting, names
+from frostline.data.wording import counted, duration, quoted
+from frostline.report import formatting
 from frostline.report.answer.next_command import SAME_COMMAND
 from frostline.report.answer.recommended_classes import is_saved
-from frostline.statistics.answer import Answer, Counts, SizeAnswer
-from frostline.statistics.curve import UNDECIDED
+from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.metrics import scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.training.result import Provenance
@@ -27,49 +26,6 @@ def headline(sentence: str) -> tuple[str, str]:
     text = formatting.unbroken(sentence)
     head, stop, rest = text.partition(". ")
     return (f"{head}.", rest) if stop else (head, "")
-
-
-def explain_uncertainty(size: SizeAnswer, seeds: int, *, baseline: str) -> str | None:
-    """What the verdict "undecided" means for a train size; None if the verdict is "decided".
-
-    Args:
-        size: The curve of the train size with its recommendation.
-        seeds: The number of seeds.
-        baseline: The name of the baseline.
-    """
-    point = size.deciding_point
-    if size.reference and not size.learned and seeds > 1:
-        return (
-            f"{capitalized(names.tuning(size.reference))} is not shown to be above the {baseline}, so a share of its gain "
-            "has no meaning yet. First the task must be learned: with more training examples, more epochs or another learning "
-            "rate."
-        )
-    if point.verdict != UNDECIDED:
-        return None
-    reference_runs = next((cell.runs for cell in size.cells if cell.recipe == size.reference), 0)
-    if 1 in (seeds, reference_runs):
-        of = "" if seeds == 1 else f" of {names.tuning(size.reference)}"
-        return (
-            f"One seed{of} gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
-            "on these scores and on how much scores usually vary over seeds; five seeds would give intervals."
-        )
-    not_ruled_out, confident = names.tuning(point.not_ruled_out), names.tuning(point.confident)
-    threshold = formatting.target(point.target) if point.target is not None else f"−{point.margin:g}"
-    of = "of the gain of" if point.margin is None else "of the score relative to"
-    if point.confident == size.reference:
-        known = f"No smaller k has its whole interval above {threshold} {of} {confident}."
-    else:
-        known = (
-            f"The whole interval of {confident} lies above {threshold} {of} {names.tuning(size.reference)}: it reaches the "
-            "target with 95 % confidence."
-        )
-    needed = size.seeds_to_decide
-    enough = f"; about {needed:,} seeds in total would probably decide" if needed else ""
-    return (
-        f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
-        "whether it reaches the target. The recommendation does not need that to be decided: it rests on probabilities. "
-        f"More seeds and more validation examples make the intervals narrower{enough}."
-    )
 
 
 def trouble(counts: Counts, unusable: int) -> str | None:

@@ -18,6 +18,7 @@ from frostline.statistics.recipe import FULL
 from frostline.studies.protocol import Protocol, tune_values
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.settings import make_settings
 
 
 @dataclass(frozen=True)
@@ -92,5 +93,6 @@ def study_sweeps(
             if "learning_rate" not in given:
                 given["learning_rate"] = protocol.line_search
                 search = protocol.line_search if protocol.as_published.one_learning_rate else ()
+            make_settings({**given, "out": str(own)})  # refuses wrong ones before the first sweep
             sweeps.append(StudySweep(model, task, own, given, protocol.as_published, search))
     return sweeps

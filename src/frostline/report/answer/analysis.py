@@ -1,14 +1,13 @@
 """The analysis of many results: an answer for every model, task and train size, and summaries over all. Imports no torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from frostline.data.wording import capitalized
 from frostline.report.answer.make_answer import answer_task
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Cell, Difference, TaskAnswer
+from frostline.statistics.answer import TaskAnswer
 from frostline.statistics.curve import adjust
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup
@@ -56,26 +55,10 @@ def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> Analysis:
     )
 
 
-class ComparedWithFull(NamedTuple):
-    """A k of a model and task, and its difference from full fine-tuning."""
-
-    group: TaskAnswer
-    cell: Cell
-    difference: Difference
-
-
-def compared_with_full(groups: Sequence[TaskAnswer]) -> Iterator[ComparedWithFull]:
-    """Every k that was compared with full fine-tuning, at the first train size of each group."""
-    for group in groups:
-        size = group.sizes[0]
-        for cell in size.cells:
-            if size.reference_is_full and cell.recipe != size.reference and cell.difference:
-                yield ComparedWithFull(group, cell, cell.difference)
-
-
 def shares_of_head_only(groups: Sequence[TaskAnswer]) -> list[float]:
-    """The share of full fine-tuning's score that k = 0 reaches, of each group whose runs are its own."""
-    known = [cell.share for group, cell, _ in compared_with_full(groups) if cell.recipe.k == 0 and not group.same_runs]
+    """The share of full fine-tuning's score that k = 0 reaches, at the first train size of each group whose runs are its own."""
+    sizes = [group.sizes[0] for group in groups if not group.same_runs and group.sizes[0].reference_is_full]
+    known = [cell.share for size in sizes for cell in size.cells if cell.recipe.k == 0 and cell.difference]
     return [share.estimate for share in known if share and share.estimate is not None]
 
 

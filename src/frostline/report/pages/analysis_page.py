@@ -9,13 +9,12 @@ from pydantic_core import to_jsonable_python
 
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.report import formatting
-from frostline.report.answer.analysis import Analysis, compared_with_full, shares_of_head_only
+from frostline.report.answer.analysis import Analysis
 from frostline.report.figures.drawing import save_figures
 from frostline.report.figures.score_figures import relative_change
 from frostline.report.pages.curves import curves_of
 from frostline.report.pages.templates import render
 from frostline.report.tables.analysis_tables import (
-    above_full_table,
     answers_table,
     failures_by_depth_table,
     points_over_tasks_table,
@@ -24,8 +23,6 @@ from frostline.report.tables.analysis_tables import (
 )
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import TaskAnswer
-
-SIGNIFICANT = 0.05  # level of adjusted p-values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +83,6 @@ def write_analysis(
         figures=save_figures(out, figures if across is None else {"relative_change": across, **figures}),
         publication=publication,
         settings_in_words=_settings_in_words(analysis),
-        head_only=_head_only(answers),
-        half_frozen=_half_frozen(answers),
     )
     published = [publication.table] if publication and publication.table else []
     save_tables(out, [*tables.values(), *published, *(table for group in groups for table in group.tables)])
@@ -113,39 +108,7 @@ def _overall_tables(analysis: Analysis) -> dict[str, ReportTable]:
     if analysis.over_tasks:
         tables.append(points_over_tasks_table(analysis))
     tables += [tasks_table(found, analysis.settings) for found in analysis.over_tasks]
-    if (above := above_full_table(analysis)).rows:
-        tables.append(above)
     return {table.name: table for table in tables}
-
-
-def _head_only(groups: Sequence[TaskAnswer]) -> str:
-    """A sentence on k = 0; empty for fewer than two curves."""
-    shares = shares_of_head_only(groups)
-    if len(shares) < 2:
-        return ""
-    mean = formatting.percent(sum(shares) / len(shares))
-    return (
-        f"With k = 0 (classifier head only) the score is {mean} of that of full fine-tuning, on average over {len(shares)} "
-        "curves."
-    )
-
-
-def _half_frozen(groups: Sequence[TaskAnswer]) -> str:
-    """A sentence on models of which half of the layers are frozen; empty if there are none."""
-    differences = [
-        difference
-        for group, cell, difference in compared_with_full(groups)
-        if cell.recipe.k and 2 * cell.recipe.k == group.layers
-    ]
-    if not differences:
-        return ""
-    significant = [one.estimate for one in differences if one.p_holm is not None and one.p_holm < SIGNIFICANT]
-    above, below = (sum(sign * estimate > 0 for estimate in significant) for sign in (1, -1))
-    return (
-        f"With half of the layers frozen, the mean is above that of full fine-tuning in "
-        f"{sum(one.estimate > 0 for one in differences)} of {len(differences)} curves. The difference is significant "
-        f"(p < {SIGNIFICANT} after Holm) in {above} curves above and {below} below."
-    )
 
 
 def _settings_in_words(analysis: Analysis) -> list[str]:

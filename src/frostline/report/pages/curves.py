@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from frostline.report import formatting, names
+from frostline.report import formatting
 from frostline.report.answer.scores_on_test import sentences_on_test
-from frostline.report.explanations import explain_uncertainty
 from frostline.report.figures.quality_against_cost import quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
 from frostline.report.tables.analysis_tables import train_sizes_table
@@ -31,7 +30,6 @@ class Curve:
 
     answer: SizeAnswer
     suffix: str
-    explanation: str | None
     test_sentences: Sequence[str]
     tables: Mapping[str, Sequence[ReportTable]]  # by the part of the page that shows them
 
@@ -81,12 +79,10 @@ def curves_of(
         examples = f"{size.train_size:,} examples" if (about and size.train_size) or not is_first else ""
         tables = _tables(size, metric, price, ways or {}, tested=tested).items()
         title = ", ".join(filter(None, (about, examples)))
-        seeds = len({point.seed for cell in size.cells for point in cell.points})
         sizes.append(
             Curve(
                 size,
                 own,
-                explain_uncertainty(size, seeds, baseline=names.baseline(metric)) if size.recommended else None,
                 [formatting.unbroken(text) for text in sentences_on_test(size, metric)] if tested else [],
                 {part: [renamed(table, own, title) for table in some] for part, some in tables},
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from frostline.data.files import file_name
 from frostline.report import formatting, names
-from frostline.report.answer.analysis import Analysis, compared_with_full
+from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.sentence import taken_for_all_layers
 from frostline.report.tables.curve_tables import (
     FAILURE_RATE,
@@ -169,27 +169,6 @@ def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
     )
     rows = tuple(Row((kind, total(some))) for kind, some in kinds.items() if some)
     return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, rows)
-
-
-def above_full_table(analysis: Analysis) -> ReportTable:
-    """Every k whose mean is above that of full fine-tuning."""
-
-    ends = "difference.low", "difference.high"
-    columns = (
-        *(replace(column, of=f"group.{column.key}") for column in (MODEL, TASK)),
-        Column("recipe", "tuned", names.printed, of="cell.recipe", number=False),
-        *(Column("tuned_layers", of="cell.tuned_layers"), Column("layers", of="group.layers")),
-        Column("estimate", "above full", formatting.difference, of="difference.estimate", ends=ends),
-        Column("p", "p-value", formatting.p_value, of="difference.p"),
-        Column("p_holm", "p-value\n(Holm)", formatting.p_value, of="difference.p_holm"),
-    )
-    caption = (
-        "Every k whose mean is above that of full fine-tuning. Of many comparisons some are above by chance; Holm’s method "
-        f"adjusts for all {analysis.comparisons} comparisons of this page."
-    )
-    above = [found for found in compared_with_full(analysis.groups) if found.difference.estimate > 0]
-    above.sort(key=lambda found: (found.difference.p_holm is None, found.difference.p_holm or 0.0))
-    return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(map(Row, above)))
 
 
 def tasks_table(found: OverTasks, settings: AnalysisSettings) -> ReportTable:

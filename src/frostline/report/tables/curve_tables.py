@@ -301,7 +301,10 @@ def operating_points_table(curve: SizeAnswer) -> ReportTable:
         *sufficient_columns(),
         Column("verdict", "verdict", number=False),
     )
-    caption = f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
+    caption = (
+        f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} The recommendation does not need that to be "
+        "decided: it rests on probabilities. "
+    )
     if len({cell.validation.n for cell in curve.cells if cell.validation.n}) > 1:
         caption += "Shares compare runs of the same seeds, so they can differ from those of the mean scores. "
     points = sorted(curve.operating_points, key=lambda point: (point.margin is not None, not point.corrected))
