@@ -70,7 +70,7 @@ def test_an_unknown_number_of_layers_is_said_with_the_costs(frostline: Frostline
     rows = ["k,seed,acc", *(f"{k},0,{acc}" for k, acc in ((0, 0.6), (2, 0.82), (6, 0.88), ("full", 0.885)))]
     (desk / "some.csv").write_text("\n".join(rows) + "\n")
     words = ("analyze", "some.csv", "--columns", "score=acc", "--out", "a")
-    for more, known in (((), False), (("--set", "layers=12"), True), (("--by-mean",), True)):
+    for more, known in (((), False), (("--set", "layers=12"), True), (("--as-published", "lee2019"), True)):
         told = " ".join(frostline(*words, *more).out.split())
         assert ("Tuning the last 6 layers is taken to cost as much as full fine-tuning: if the" in told) is not known
         costs = {one["choice"]: one["cost_of_full"] for one in _choices(desk / "a")}
@@ -91,11 +91,9 @@ def test_every_setting_is_recorded(frostline: Frostline, desk: Path) -> None:
 
     ours = settings()
     assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_learning_rate"]) == (0.95, True, False, False)
-    flags = "--target 0.9 --raw --by-mean --one-learning-rate --failed-below 0.9 --leave-out t"
-    changed = {"target": 0.9, "corrected": False, "by_mean": True, "one_learning_rate": True, "failed_below": 0.9}
-    assert settings(*flags.split()) == {**ours, **changed, "leave_out": ["t"]}
-    published = settings("--as-published", "lee2019", "--corrected")
-    assert published["by_mean"] and published["failed_below"] == 0.9 and published["corrected"]
+    assert settings("--target", "0.9", "--margin", "0.02") == {**ours, "target": 0.9, "margin": 0.02}
+    published = settings("--as-published", "lee2019", "--target", "0.8")
+    assert published["by_mean"] and published["failed_below"] == 0.9 and published["target"] == 0.8
 
 
 def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: Path, tmp_path: Path) -> None:
@@ -112,7 +110,6 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
     [
         (("analyze", "none.csv", "--out", "a"), "none.csv: there is no such file"),
         (("analyze", "two.csv", "--out", "a"), "two.csv: the score could be 'acc', 'f1'; choose one with --columns"),
-        (("analyze", "runs.csv", "--leave-out", "T,u", "--out", "a"), "--leave-out u: there is no such task; choose"),
         (("analyze", "runs.csv", "--chance", "s=0.5", "--out", "a"), "--chance s: there is no such task"),
         (("analyze", "runs.csv", "--columns", "acc", "--out", "a"), "--columns 'acc' is no pair"),
         (

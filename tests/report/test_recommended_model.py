@@ -553,7 +553,5 @@ def test_scores_of_a_refit_come_with_a_warning(tiny_bert: Path, tmp_path: Path, 
     warning = "trained on all 60 labelled rows of its sweep"
     for refit in (True, False):
         trained(tmp_path / "o", **given, refit=refit)
-        for command in ("evaluate", "predict"):
-            more = ("--overwrite",) if command == "predict" else ()
-            found = frostline(command, tmp_path / "o" / "model", tmp_path / "rows.csv", *more)
-            assert (warning in " ".join(f"{found.out} {found.err}".split())) is refit
+        found = frostline("evaluate", tmp_path / "o" / "model", tmp_path / "rows.csv")
+        assert (warning in " ".join(found.err.split())) is refit

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import as_typed, split_pairs, split_words, with_fields, with_settings
+from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, counted, did_you_mean, harmless, normalized_name
 from frostline.report.formatting import UNBROKEN
-from frostline.report.plain_text import wrapped
+from frostline.report.plain_text import aligned, wrapped
 
 if TYPE_CHECKING:
     from frostline.report.answer.analysis import Analysis
@@ -25,51 +25,7 @@ results = partial(typer.Option, rich_help_panel="Results")
 of_analysis = partial(typer.Option, rich_help_panel="Settings")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The settings of an analysis that were given (:class:`frostline.statistics.analysis_settings.AnalysisSettings`)."""
-
-    target: Annotated[
-        float | None,
-        of_analysis(
-            min=0, max=1, help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]"
-        ),
-    ] = None
-    margin: Annotated[
-        float | None,
-        of_analysis(min=0, help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]"),
-    ] = None
-    one_learning_rate: Annotated[
-        bool | None,
-        of_analysis(
-            "--one-learning-rate/--own-learning-rate",
-            help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
-        ),
-    ] = None
-    failed_below: Annotated[
-        float | None, of_analysis(help="Exclude runs that score at most this share of their cell's best run.")
-    ] = None
-    leave_out: Annotated[
-        list[str] | None, of_analysis(help="Tasks to exclude from the summary over several tasks.")
-    ] = None
-    by_mean: Annotated[
-        bool | None,
-        of_analysis("--by-mean/--by-interval", help="Compare the mean of each k with the target, or its interval."),
-    ] = None
-    corrected: Annotated[
-        bool | None,
-        of_analysis("--corrected/--raw", help="Shares of the gain over the constant baseline, or of the score."),
-    ] = None
-
-    def settings(self, protocol: Any, tasks: Collection[str]) -> Any:
-        """The settings: those given as flags, else those of the study, else frostline's defaults."""
-        excluded = tuple(split_words(self.leave_out) or ())
-        _require_tasks("--leave-out", excluded, tasks)
-        return settings_for(protocol, **{**vars(self), "leave_out": excluded or None})
-
-
 @app.command(cls=PanelCommand, short_help="Analyze existing results from any source.")
-@with_fields
 def analyze(
     sources: Annotated[
         list[Path], typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps.")
@@ -89,13 +45,19 @@ def analyze(
         list[str] | None, results(help="NAME or TASK=NAME: the metric to use, if runs have several.")
     ] = None,
     chance: Annotated[list[str] | None, results(help="TASK=SCORE: the score of the best constant prediction.")] = None,
-    paired: Annotated[
-        bool, of_analysis("--paired/--unpaired", help="Pair runs of the same seed in comparisons.")
-    ] = True,
+    target: Annotated[
+        float | None,
+        of_analysis(
+            min=0, max=1, help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]"
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        of_analysis(min=0, help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]"),
+    ] = None,
     as_published: Annotated[
         str | None, of_analysis(help="Use the settings of this study and compare with its numbers.")
     ] = None,
-    chosen: Chosen,
 ) -> None:
     """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
 
@@ -126,16 +88,18 @@ def analyze(
         encoding=encoding,
         metrics=metrics,
         chances={task: _number("--chance", value) for task, value in chances.items()},
-        paired=paired,
     )
     tasks = {group.task for group in groups}
     _require_tasks("--chance", chances, tasks)
     _require_tasks("--metric", filter(None, metrics), tasks)
-    settings = chosen.settings(protocol, tasks)
     out = out.expanduser()
     make_folder(out, inside=out)
     from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.statistics.analysis_settings import AnalysisSettings
 
+    settings = AnalysisSettings() if protocol is None else protocol.as_published
+    settings = settings if target is None else replace(settings, target=target)
+    settings = settings if margin is None else replace(settings, margin=margin)
     analysis = analyze_groups(groups, settings)
     page = write_analysis_page(out, analysis, protocol, groups, ", ".join(source.name for source in sources))
     print_analysis(analysis, protocol)
@@ -156,14 +120,6 @@ def _number(flag: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise FrostlineError(f"{flag}: {value!r} is not a number; give one, such as 0.5.") from None
-
-
-def settings_for(protocol: Any, **given: Any) -> Any:
-    """The settings for an analysis: those given as flags, else those of the study, else frostline's defaults."""
-    from frostline.statistics.analysis_settings import AnalysisSettings
-
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
 
 
 def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, groups: Sequence[Any], title: str = "") -> Path:
@@ -206,14 +162,12 @@ def _print_recommendations(analysis: "Analysis") -> None:
     table = recommendations_table(analysis)
     head = [column.title for column in table.shown]
     lines = [head, *([_cell(entry) for entry in entries] for _, entries in table.entries())]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if sum(widths) + 2 * (len(widths) - 1) > get_terminal_size().columns:
-        for task, *cells in lines[1:]:
-            for model, cell in zip(head[1:], cells, strict=True):
-                print(f"{task}, {model}: {cell}")
-    else:
-        for line in lines:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    shown = aligned(lines, [True] * len(head))
+    if max(map(len, shown)) > get_terminal_size().columns:
+        shown = [
+            f"{task}, {model}: {one}" for task, *cells in lines[1:] for model, one in zip(head[1:], cells, strict=True)
+        ]
+    print(*shown, sep="\n")
     print("\n".join(["", *wrapped(table.caption.replace(UNBROKEN, " "))]))
 
 
@@ -298,6 +252,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     from frostline.data.wording import model_name
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.run_groups import load_groups
+    from frostline.statistics.analysis_settings import AnalysisSettings
 
     failed = 0
     for sweep in sweeps:
@@ -305,8 +260,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
         print(f"{sweep.task}, {model_name(sweep.model)}: {answer.sentence}", flush=True)
         failed += answer.runs.failed
     groups = load_groups([folder])
-    ours = analyze_groups(groups, settings_for(None))
-    theirs = analyze_groups(groups, settings_for(protocol))
+    ours, theirs = (analyze_groups(groups, one) for one in (AnalysisSettings(), protocol.as_published))
     print_analysis(theirs, protocol)
     page = write_analysis_page(folder, ours, protocol, groups)
     print(f"\nWith frostline's settings: {page}")

@@ -269,7 +269,9 @@ def evaluate(
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair, group=group)
     own = notes_on_new(examples)
     if examples.repeats:
-        own.append(f"{counted(examples.repeats, 'text reads', 'texts read')} like an earlier one; intervals count it once.")
+        own.append(
+            f"{counted(examples.repeats, 'text reads', 'texts read')} like an earlier one; intervals count it once."
+        )
     if (rows := refit_rows(model)) is not None:
         own.append(
             f"This model was trained on all {rows:,} labelled rows of its sweep but its test set. If these texts are among "

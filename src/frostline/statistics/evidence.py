@@ -102,21 +102,18 @@ class Scores:
     Attributes:
         metric: The name of the metric.
         chance: The score of the constant baseline; None: unknown.
-        paired: Whether runs with the same seed are compared with each other. Even then all runs are compared without pairing
-            if fewer than two seeds, or less than ``IN_COMMON`` of the larger cell, are in both cells. Pairing would discard
-            more information than it gains.
         rows: The number of validation rows; None: unknown.
     """
 
     metric: str
     chance: float | None
-    paired: bool = True
     rows: int | None = None
 
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         if not cell or not full:
             return None
-        both = same_seeds(cell, full) if self.paired else []
+        # with fewer seeds in common, pairing would discard more information than it gains
+        both = same_seeds(cell, full)
         if len(both) > 1 and len(both) >= IN_COMMON * max(len(cell), len(full)):
             return pair(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]))
         ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
@@ -134,8 +131,6 @@ class Scores:
 
     def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
         scores = [by_seed(runs, [_score(run) for run in runs]) for runs in cells]
-        if not self.paired:  # then no two runs share a seed
-            scores = [{f"{n}/{seed}": score for seed, score in one.items()} for n, one in enumerate(scores)]
         return Observed(scores, None, depth)
 
     def rows_of(self, runs: Iterable[str]) -> int | None:

@@ -362,7 +362,6 @@ def read_results(
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
     encoding: str | None = None,
-    paired: bool = True,
 ) -> list[RunGroup]:
     """Read the runs of a table by model and task, in the order of the table. Their predictions are unknown.
 
@@ -373,7 +372,6 @@ def read_results(
         metrics: The metric to use by task (``""`` for all tasks), if a table holds several metrics of a run.
         chances: The score of the best constant prediction, by task.
         encoding: The encoding of a text file that is not UTF-8.
-        paired: Whether runs with the same seed are compared with each other.
 
     Raises:
         FrostlineError: A column, row or value cannot be used.
@@ -392,7 +390,7 @@ def read_results(
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
     for what in ("model", "task"):
         refuse_similar_labels(table.name, [getattr(row.run, what) for row in rows], what=what)
-    return [_group(table, group, _by_task(chances), paired=paired) for group in groups.values()]
+    return [_group(table, group, _by_task(chances)) for group in groups.values()]
 
 
 def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
@@ -400,7 +398,7 @@ def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
     return {normalized_name(task): value for task, value in (given or {}).items()}
 
 
-def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, paired: bool) -> RunGroup:
+def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float]) -> RunGroup:
     """The runs of one model and task."""
     model, task, metric = rows[0].run.model, rows[0].run.task, str(rows[0].run.metric)
     layers = _layers(table, rows)
@@ -426,7 +424,7 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, p
             f"{table.name}: {task} has scores below 0, of which a share means nothing; give the score of the best constant "
             f"prediction with --chance {task}=SCORE."
         )
-    evidence = Scores(metric, chance, paired)
+    evidence = Scores(metric, chance)
     return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
 
 
