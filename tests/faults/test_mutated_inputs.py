@@ -111,8 +111,7 @@ def use_all(out: Path) -> None:
     """All that is read from the folder of a sweep without its model or data."""
     folder = Folder(out)
     folder.rows, folder.scores(), folder.counts(), folder.store.failures()
-    for name in folder.scored_splits:
-        folder.split(name)
+    folder.split("validation")
     for run in folder.runs:
         if folder.store.has(run.digest):
             folder.store.test(run.digest), folder.predictions(run.digest)

@@ -137,7 +137,7 @@ def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, groups: 
 
 def print_analysis(analysis: "Analysis", protocol: Any) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
-    diverged = sum(rate.failures.diverged for group in analysis.groups if not group.same_runs for rate in group.rates)
+    diverged = sum(rate.failures.diverged for group in analysis.groups for rate in group.rates)
     if diverged:
         print(f"Runs without a score, counted as diverged: {diverged}.")
     if len(analysis.groups) == 1:

@@ -51,7 +51,6 @@ class RunGroup:
         evidence: The scores and what is known about their uncertainty.
         folder: The folder of the sweep that the runs come from; None for a table.
         search: The outcome of the search that trained the runs, if one did.
-        same_runs: Whether these are the runs of another group, scored on a further evaluation set.
     """
 
     model: str
@@ -61,4 +60,3 @@ class RunGroup:
     evidence: Evidence
     folder: Path | None = None
     search: SearchOutcome = NO_SEARCH
-    same_runs: bool = False

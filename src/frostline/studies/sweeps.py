@@ -10,7 +10,7 @@ from frostline.api.sweep import sweep
 from frostline.data.files import file_name, require_inside
 from frostline.data.wording import model_name
 from frostline.model.loading import load_config
-from frostline.report.answer.run_groups import sweep_groups
+from frostline.report.answer.run_groups import sweep_group
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.cells import best_learning_rate
@@ -47,7 +47,7 @@ class StudySweep:
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             sweep(save_model=False, **{**settings, **search})
-            group = next(sweep_groups(Folder(self.out)))
+            group = sweep_group(Folder(self.out))
             full = [run for run in group.runs if run.recipe.is_full and run.learning_rate in self.line_search]
             largest = max((run.train_size or 0, run.num_train_epochs or 0.0) for run in full)
             full = [run for run in full if (run.train_size, run.num_train_epochs) == largest]
