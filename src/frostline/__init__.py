@@ -63,36 +63,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Answer": "statistics.answer",
-    "AuditCallback": "api.training_audit",
-    "Bundle": "api.bundle",
-    "Bundled": "api.bundle",
-    "Check": "frozen.exactness",
-    "Moved": "api.training_audit",
-    "Plan": "api.sweep",
-    "Predictions": "api.prediction",
-    "Probed": "search.probing",
-    "Ray": "sweeps.execution.ray_tasks",
-    "Results": "api.results",
-    "Run": "training.run",
-    "Settings": "sweeps.settings",
-    "TagPredictions": "api.prediction",
-    "TrainingAudit": "api.training_audit",
-    "audit": "api.training_audit",
-    "audit_folders": "api.training_audit",
-    "bundle": "api.bundle",
-    "check": "frozen.exactness",
-    "find": "api.find",
-    "load_bundle": "api.bundle",
-    "merge": "sweeps.merge",
-    "open": "api.results",
-    "plan": "api.sweep",
-    "predict": "api.prediction",
-    "probe": "api.probe",
-    "push": "api.push",
-    "sweep": "api.sweep",
-    "track": "report.trackers",
-    "work": "api.work",
+    "api.bundle": ("Bundle", "Bundled", "bundle", "load_bundle"),
+    "api.find": ("find",),
+    "api.prediction": ("Predictions", "TagPredictions", "predict"),
+    "api.probe": ("probe",),
+    "api.push": ("push",),
+    "api.results": ("Results", "open"),
+    "api.sweep": ("Plan", "plan", "sweep"),
+    "api.training_audit": ("AuditCallback", "Moved", "TrainingAudit", "audit", "audit_folders"),
+    "api.work": ("work",),
+    "frozen.exactness": ("Check", "check"),
+    "report.trackers": ("track",),
+    "search.probing": ("Probed",),
+    "statistics.answer": ("Answer",),
+    "sweeps.execution.ray_tasks": ("Ray",),
+    "sweeps.merge": ("merge",),
+    "sweeps.settings": ("Settings",),
+    "training.run": ("Run",),
 }
 
 
@@ -115,11 +102,12 @@ class FrostlineError(ValueError):
 
 def __getattr__(name: str) -> Any:
     """Import an exported name on first use, because importing torch takes seconds and many uses do not need it."""
-    if name not in _MODULES:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module 'frostline' has no attribute {name!r}")
     with warnings.catch_warnings():  # tqdm, which is imported too, misses widgets in a notebook. Progress needs none
         warnings.filterwarnings("ignore", "IProgress not found")
-        return getattr(import_module(f"frostline.{_MODULES[name]}"), name)
+        return getattr(import_module(f"frostline.{module}"), name)
 
 
 def __dir__() -> list[str]:

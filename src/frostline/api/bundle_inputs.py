@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from frostline import FrostlineError
-from frostline.api.prediction import trained_columns
+from frostline.api.prediction import require_model, trained_columns
 from frostline.data.files import FILES, file_name, files_in, read_record
 from frostline.data.wording import listed, quoted
 from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
@@ -37,21 +37,23 @@ def models_of_tasks(
 
 def _model_folder(folder: Path) -> Path:
     """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep."""
-    for candidate in (folder, folder / "model"):
-        why = None
-        if format_of(candidate) != "transformers":
-            why = "has another head than its type"
-        elif has_own_code(candidate):
-            why = "runs Python code of its own"
-        elif (candidate / ESTIMATOR).is_file():
-            why = "is a probe, a TF-IDF model or one of SetFit"
-        if why:
-            raise FrostlineError(
-                f"The model in {candidate} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
-            )
-        if (candidate / "config.json").is_file():
-            return candidate
-    raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
+    if not (folder / "config.json").is_file() and (folder / "model").is_dir():
+        folder = folder / "model"
+    require_model(folder)
+    why = None
+    if is_bundle(folder):
+        why = "is a bundle"
+    elif format_of(folder) != "transformers":
+        why = "has another head than its type"
+    elif has_own_code(folder):
+        why = "runs Python code of its own"
+    elif (folder / ESTIMATOR).is_file():
+        why = "is a probe, a TF-IDF model or one of SetFit"
+    if why:
+        raise FrostlineError(
+            f"The model in {folder} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
+        )
+    return folder
 
 
 def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:

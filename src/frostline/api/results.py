@@ -147,7 +147,7 @@ class Results:
 
         first, rest = headline(self.sentence)
         sentence = f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>"
-        return f"{sentence}{svg(self.plot(), str(self.folder))}{_html(self._choices())}"
+        return f"{sentence}{svg(self.plot(), str(self.folder))}{self._choices().to_html(index=False)}"
 
     def _choices(self) -> "pd.DataFrame":
         """What there is to choose from, as the report prints it."""
@@ -175,7 +175,8 @@ class SeveralModels(Results):
             raise FrostlineError(
                 f"{self.folder / 'answer.json'} is damaged: the same search writes it again, from the runs in the folder."
             ) from error
-        later = [one.model for one in answer.models if one.runs and _newer(Folder(self.folder / one.folder))]
+        folders = {one.model: Folder(self.folder / one.folder) for one in answer.models if one.runs}
+        later = [name for name, own in folders.items() if own.search and newer_runs(own.search, own.rows)]
         if later:
             runs = f"Runs of {' and '.join(later)} have ended since this search did, and the same search takes them into account."
             answer.sentence = f"{runs} {answer.sentence}"
@@ -219,21 +220,6 @@ class SeveralModels(Results):
         from frostline.report.pages.models_page import models_table
 
         return models_table(self.answer).printed()
-
-
-def _newer(folder: Folder) -> bool:
-    """Whether runs have ended since the search in a folder did."""
-    return folder.search is not None and bool(newer_runs(folder.search, folder.rows))
-
-
-def _html(printed: "pd.DataFrame") -> str:
-    """A table for a notebook; empty without rows."""
-    if not len(printed):
-        return ""
-    lines = [[f"<th>{html.escape(name)}</th>" for name in printed.columns]]
-    lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in printed.itertuples(index=False)]
-    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
-    return f"<table>{body}</table>"
 
 
 def open(folder: str | Path) -> Results:

@@ -138,10 +138,7 @@ def bundle(
     Example: frostline bundle sentiment/model topic/model --out both
     """
     from frostline.api.bundle_inputs import models_of_tasks
-    from frostline.api.prediction import require_model
 
-    for folder in (one.expanduser() for one in models):
-        require_model(folder / "model" if (folder / "model").is_dir() else folder)
     tasks = None if names is None else comma_separated(names)
     # a mistake is answered before torch is imported
     models_of_tasks(models, tasks, out.expanduser(), overwrite=overwrite)

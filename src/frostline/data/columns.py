@@ -128,8 +128,10 @@ def choose_columns(
     texts, pairs, labels, preferred = COMMON.get(task_type or "", OF_TEXTS)
     text, pair, label = text_column, text_pair_column, label_column
     if text is None:
-        if pair is not None:  # only the first text is looked for
-            texts, pairs = _firsts_of_pairs(table, pair, texts, pairs), ()
+        if pair is not None:  # only the first text is looked for, first by the usual name beside that of the second
+            names = {name.casefold() for name in table.columns}
+            known = [one for one, two in pairs if two == pair.casefold() and one in names]
+            texts, pairs = known or list(dict.fromkeys([*texts, *(one for one, _ in pairs)])), ()
         text, of_names = _find_texts(table, {label, pair}, texts, pairs)
         pair = pair or of_names
     if label is None and not indicator_columns:
@@ -229,15 +231,6 @@ def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
     elif cell is None and what != "words":
         remedy = f"{remedy}, or leave out all such rows with --skip-unlabelled"
     raise FrostlineError(f"{location}: {found}; {remedy}.")
-
-
-def _firsts_of_pairs(
-    table: Table, pair: str, texts: Sequence[str], known_pairs: Sequence[tuple[str, str]]
-) -> Sequence[str]:
-    """The common names of the first text, in lower case, if the column ``pair`` holds the second one."""
-    names = {name.casefold() for name in table.columns}
-    known = [one for one, two in known_pairs if two == pair.casefold() and one in names]
-    return known or list(dict.fromkeys([*texts, *(one for one, _ in known_pairs)]))
 
 
 def _find_texts(

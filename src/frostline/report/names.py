@@ -55,12 +55,6 @@ def tuning(name: str | None) -> str:
     return f"tuning the {part}"
 
 
-def costly(curve: SizeAnswer) -> str:
-    """What the cost of a choice counts: with several lengths also the epochs."""
-    several = any(cell.recipe.epochs for cell in curve.cells)
-    return "number of tuned layers, times the number of epochs," if several else "number of tuned layers"
-
-
 def whole(curve: SizeAnswer) -> str:
     """What the costs of choices are shares of: ``all layers``, or ``the last 4`` if that is the most that was tuned.
 

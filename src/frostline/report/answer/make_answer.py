@@ -153,7 +153,11 @@ def recommend(curve: SizeAnswer, *, by_mean: bool) -> Recommended | None:
         by_mean: Whether the smallest k whose mean reaches the target is recommended, whatever the decision.
     """
     decided = (by_mean and curve.deciding_point.estimate) or (curve.decision and curve.decision.choice)
-    cell = curve.cell(decided) if decided else _best_mean(curve)
+    if decided:
+        cell = curve.cell(decided)
+    else:  # the best mean of a k of which at least one run neither diverged nor is degenerate
+        usable = [cell for cell in curve.cells if any(run.outcome in ANSWERS for run in cell.in_mean)]
+        cell = max(usable, key=lambda one: one.comparable or 0.0, default=None)
     return best_run(cell) if cell else None
 
 
@@ -163,9 +167,3 @@ def best_run(cell: Cell) -> Recommended:
     best = max(usable or cell.in_mean, key=lambda run: run.validation_best or 0.0)  # the first of equally good ones
     assert best.validation_best is not None
     return Recommended(recipe=cell.recipe, run=best.run, seed=best.seed, validation_best=best.validation_best)
-
-
-def _best_mean(curve: SizeAnswer) -> Cell | None:
-    """The k with the best mean. At least one of its runs neither diverged nor is degenerate."""
-    usable = [cell for cell in curve.cells if any(run.outcome in ANSWERS for run in cell.in_mean)]
-    return max(usable, key=lambda cell: cell.comparable or 0.0, default=None)

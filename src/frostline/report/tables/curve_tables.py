@@ -219,10 +219,10 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         Column("dominated_by"),
     )
     margin = next(point.margin for point in curve.operating_points if point.margin is not None)
+    times = ", times the number of epochs," if any(cell.recipe.epochs for cell in curve.cells) else ""
     caption = (
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
-        "probability of reaching the target is wanted. The cost is the "
-        f"{names.costly(curve)} as a share of "
+        f"probability of reaching the target is wanted. The cost is the number of tuned layers{times} as a share of "
         f"{names.whole(curve)}; training time is roughly proportional to it. Expected scores and probabilities come from the "
         f"joint posterior of all mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the "
         "points lost: their 95 % interval, which is the posterior's. It also uses the scores of similar choices. The 95 % "
