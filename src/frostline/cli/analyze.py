@@ -20,6 +20,7 @@ from frostline.report.plain_text import aligned, wrapped
 
 if TYPE_CHECKING:
     from frostline.report.answer.analysis import Analysis
+    from frostline.report.pages.analysis_page import Publication
 
 results = partial(typer.Option, rich_help_panel="Results")
 of_analysis = partial(typer.Option, rich_help_panel="Settings")
@@ -101,8 +102,10 @@ def analyze(
     settings = settings if target is None else replace(settings, target=target)
     settings = settings if margin is None else replace(settings, margin=margin)
     analysis = analyze_groups(groups, settings)
-    page = write_analysis_page(out, analysis, protocol, groups, ", ".join(source.name for source in sources))
-    print_analysis(analysis, protocol)
+    title = ", ".join(source.name for source in sources) if protocol is None else protocol.title
+    publication = _published(protocol, analysis)
+    page = write_analysis_page(out, analysis, groups, title, publication)
+    print_analysis(analysis, publication)
     print(f"\n{page}")
 
 
@@ -122,20 +125,26 @@ def _number(flag: str, value: str) -> float:
         raise FrostlineError(f"{flag}: {value!r} is not a number; give one, such as 0.5.") from None
 
 
-def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, groups: Sequence[Any], title: str = "") -> Path:
-    """Write the page of an analysis, with the title and the published numbers of a study if there is one."""
+def write_analysis_page(
+    out: Path, analysis: "Analysis", groups: Sequence[Any], title: str, publication: "Publication | None" = None
+) -> Path:
+    """Write the page of an analysis, with links to the pages of its sweeps."""
     from frostline.report.pages.analysis_page import write_analysis
 
-    publication = None
-    if protocol is not None:
-        from frostline.studies.comparison import publication_of
-
-        title, publication = protocol.title, publication_of(protocol, analysis)
     folders = {(group.model, group.task): group.folder for group in groups}
     return write_analysis(out, analysis, title=title, publication=publication, folders=folders)
 
 
-def print_analysis(analysis: "Analysis", protocol: Any) -> None:
+def _published(protocol: Any, analysis: "Analysis") -> "Publication | None":
+    """What the page says of a study, if there is one."""
+    if protocol is None:
+        return None
+    from frostline.studies.comparison import publication_of
+
+    return publication_of(protocol, analysis)
+
+
+def print_analysis(analysis: "Analysis", publication: "Publication | None" = None) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
     diverged = sum(rate.failures.diverged for group in analysis.groups for rate in group.rates)
     if diverged:
@@ -147,12 +156,8 @@ def print_analysis(analysis: "Analysis", protocol: Any) -> None:
         _print_recommendations(analysis)
     for tasks in analysis.over_tasks:
         print("\n".join(["", *wrapped(f"{tasks.model}: {tasks.sentence}")]))
-    if protocol is not None:
-        from frostline.studies.comparison import compare, gaps_of, means_of_same_models
-
-        if means := means_of_same_models(compare(protocol, analysis)):
-            mean, largest = gaps_of(means)
-            print(f"\nCompared with {len(means)} published means: mean gap {mean:.2f} points, largest {largest:.2f}.")
+    if publication and publication.gaps:
+        print("\n".join(["", *wrapped(publication.gaps)]))
 
 
 def _print_recommendations(analysis: "Analysis") -> None:
@@ -261,11 +266,12 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
         failed += answer.runs.failed
     groups = load_groups([folder])
     ours, theirs = (analyze_groups(groups, one) for one in (AnalysisSettings(), protocol.as_published))
-    print_analysis(theirs, protocol)
-    page = write_analysis_page(folder, ours, protocol, groups)
+    publication = _published(protocol, theirs)
+    print_analysis(theirs, publication)
+    page = write_analysis_page(folder, ours, groups, protocol.title, _published(protocol, ours))
     print(f"\nWith frostline's settings: {page}")
     make_folder(folder / "as-published", inside=folder)
-    page = write_analysis_page(folder / "as-published", theirs, protocol, groups)
+    page = write_analysis_page(folder / "as-published", theirs, groups, protocol.title, publication)
     print(f"With the publication's settings: {page}")
     leave_if_failed(failed)
 

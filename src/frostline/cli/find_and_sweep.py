@@ -137,8 +137,8 @@ class WhoTrains:
             failed += answer.runs.failed
             groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
         analysis = analyze(groups, settings_of(spec))
-        page = write_analysis_page(out, analysis, None, groups, f"{len(grids)} models")
-        print_analysis(analysis, None)
+        page = write_analysis_page(out, analysis, groups, f"{len(grids)} models")
+        print_analysis(analysis)
         print(f"\n{page}")
         leave_if_failed(failed)
 

@@ -12,7 +12,6 @@ from frostline.statistics.answer import Cell, SizeAnswer, TaskAnswer
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.studies.protocol import Protocol, PublishedNumber
 
-LARGE = 0.003  # larger gaps are listed one by one
 STATISTICS = ("mean", "median", "std", "min", "max")
 
 
@@ -21,32 +20,23 @@ class Compared:
     """A published number with its measured counterpart.
 
     Attributes:
-        published: The number, of ``published_runs`` runs.
+        published: The number.
         model: The study's name of the measured model, or the own name of any other model; None: of all models.
         tuned, train_size: What was measured; None for an unknown train size.
         measured: The measured value, of ``runs`` runs; None: it is no mean.
-        std: The standard deviation between these runs.
     """
 
     published: PublishedNumber
-    published_runs: int
     model: str | None = None
     tuned: Recipe
     train_size: int | None = None
     measured: float
     runs: int | None = None
-    std: float | None = None
 
     @property
     def gap(self) -> float:
         """The measured value less the published one."""
         return self.measured - self.published.value
-
-    @property
-    def gap_in_errors(self) -> float | None:
-        """The gap in standard errors of a mean of as many runs as were published; None: unknown."""
-        error = (self.std or 0.0) / self.published_runs**0.5 if self.published_runs else 0.0
-        return abs(self.gap) / error if error else None
 
 
 def compare(protocol: Protocol, analysis: Analysis) -> list[Compared]:
@@ -72,32 +62,16 @@ def gaps_of(rows: Sequence[Compared]) -> tuple[float, float]:
 def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
     """What the page of an analysis says of the study."""
     rows = compare(protocol, analysis)
-    same = means_of_same_models(rows)
-    gaps, large = "", list[str]()
+    same, gaps = means_of_same_models(rows), ""
     if same:
         mean, largest = gaps_of(same)
         worst = max(same, key=lambda row: abs(row.gap)).published
         where = f"{worst.table}, {worst.model}, {worst.task}"
         gaps = f"{len(same)} means of the same models differ by {mean:.2f} points on average and {largest:.2f} at most ({where})."
-        for row in (row for row in same if abs(row.gap) > LARGE):
-            of, errors = row.published, row.gap_in_errors
-            about = "" if errors is None else f", {errors:.1f} standard errors"
-            gap = f"{100 * row.gap:+.2f} points{about}, {row.runs} runs here"
-            large.append(f"{of.table}, {of.model}, {of.task}, {of.tuned} tuned: {gap}")
-    return Publication(
-        question=protocol.question,
-        source=protocol.source,
-        gaps=gaps,
-        large_gaps=large,
-        table=published_table(rows) if rows else None,
-        contradictions=protocol.contradictions,
-        differences=protocol.differences,
-    )
+    return Publication(study=protocol, gaps=gaps, table=published_table(rows) if rows else None)
 
 
 def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis) -> Iterator[Compared]:
-    seeds = protocol.settings["seeds"]
-    published_runs = seeds if isinstance(seeds, int) else len(seeds)
     models = dict.fromkeys(group.model for group in analysis.groups)
     known = {model: protocol.short_name(model) or model for model in models}
     own = [model for model in models if known[model] == published.model]
@@ -108,30 +82,22 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis
             for tasks in (tasks for tasks in analysis.over_tasks if tasks.model == model):
                 point = next(point for point in tasks.points if point.target == 0.9).estimate
                 if point and (k := Recipe(point).k) is not None:
-                    yield Compared(
-                        published=published,
-                        published_runs=published_runs,
-                        model=known[model],
-                        tuned=Recipe(point),
-                        measured=k,
-                    )
+                    yield Compared(published=published, model=known[model], tuned=Recipe(point), measured=k)
             continue
         for group in analysis.groups:
             if group.model == model and normalized_name(group.task) == normalized_name(published.task or ""):
                 for size, cell, value in _cells(group, published, one_size=len(sizes) == 1):
                     yield Compared(
                         published=published,
-                        published_runs=published_runs,
                         model=known[model],
                         tuned=cell.recipe,
                         train_size=size,
                         measured=value,
                         runs=cell.validation.n,
-                        std=cell.validation.std,
                     )
     if published.statistic == "mean_share_of_full" and (shares := shares_of_head_only(analysis.groups)):
         mean = sum(shares) / len(shares)
-        yield Compared(published=published, published_runs=published_runs, tuned=HEAD_ONLY, measured=mean)
+        yield Compared(published=published, tuned=HEAD_ONLY, measured=mean)
 
 
 def _cells(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
@@ -30,20 +31,14 @@ class Publication:
     """What a page says of a published study.
 
     Attributes:
+        study: The :class:`frostline.studies.protocol.Protocol`, with its question, source, contradictions and differences.
         gaps: A sentence on how far measured means are from the published ones; empty if none was measured.
-        large_gaps: The large ones.
         table: The published numbers with their measured counterparts; None if there are none.
-        contradictions: Where the publication contradicts itself or others, one sentence each.
-        differences: How our runs differ from the publication, one sentence each.
     """
 
-    question: str
-    source: str
+    study: Any
     gaps: str
-    large_gaps: Sequence[str]
     table: ReportTable | None
-    contradictions: Sequence[str]
-    differences: Sequence[str]
 
 
 def write_analysis(
