@@ -63,6 +63,11 @@ def of_help(default: str = "", *, panel: str = "") -> dict[str, JsonValue]:
     return {"default": default, "panel": panel}
 
 
+def optional(description: str, default: str = "", *, panel: str = "", **bounds: Any) -> Any:
+    """A setting that may be left out. ``default`` and ``panel`` are those of :func:`of_help`, ``bounds`` those of pydantic."""
+    return Field(None, description=description, json_schema_extra=of_help(default, panel=panel), **bounds)
+
+
 def as_list(value: Any) -> Any:
     """A single value or comma-separated text as a list."""
     if isinstance(value, str):
@@ -95,84 +100,37 @@ class DataSettings(Strict):
     They can also be "hold out", to hold out training rows, and ``test`` "none".
     """
 
-    train: str | None = Field(None, description=f"training table: {either(*ENDINGS)}")
-    validation: str | None = Field(
-        None, description="validation table", json_schema_extra=of_help("held out of training data")
+    train: str | None = optional(f"training table: {either(*ENDINGS)}")
+    validation: str | None = optional("validation table", "held out of training data")
+    test: str | None = optional("test table, or none", "held out of training data")
+    data: str | None = optional("data set on the hub, or folder with splits, instead of --train")
+    config: str | None = optional("configuration of the hub data set")
+    glue: str | None = optional("GLUE task, such as SST-2: sets columns, labels, metric, layout")
+    text_column: str | None = optional("column with the text", "found by name")
+    text_pair_column: str | None = optional("column with the second text of a pair", "found by name")
+    label_column: str | None = optional("column with the class or number", "found by name")
+    indicator_columns: Strings | None = optional(
+        "columns of 0 and 1, one for each label, if a text can have several", "none"
     )
-    test: str | None = Field(
-        None, description="test table, or none", json_schema_extra=of_help("held out of training data")
+    label_separator: str | None = optional(
+        "what separates the labels of a text in the label column, such as ;", "none", min_length=1
     )
-    data: str | None = Field(None, description="data set on the hub, or folder with splits, instead of --train")
-    config: str | None = Field(None, description="configuration of the hub data set")
-    glue: str | None = Field(None, description="GLUE task, such as SST-2: sets columns, labels, metric, layout")
-    text_column: str | None = Field(
-        None, description="column with the text", json_schema_extra=of_help("found by name")
+    group_column: str | None = optional(
+        "column of what rows have in common, such as an author: equal ones are in one split or fold", "none"
     )
-    text_pair_column: str | None = Field(
-        None, description="column with the second text of a pair", json_schema_extra=of_help("found by name")
+    tag_column: int | None = optional("column of the tags in a CoNLL file, counted from 1", "found by name", ge=1)
+    word_column: int | None = optional("column of the words in a CoNLL file, counted from 1", "the first", ge=1)
+    column_names: Strings | None = optional("column names, for files without a header line")
+    encoding: str | None = optional("encoding of text files that are not UTF-8, such as cp1252", "UTF-8")
+    task_type: TaskType | None = optional(
+        "task type: text-classification, multi-label-classification, regression or token-classification",
+        "found from the labels",
     )
-    label_column: str | None = Field(
-        None, description="column with the class or number", json_schema_extra=of_help("found by name")
+    labels: Strings | None = optional("all class labels in output order", "found in the data")
+    held_out_share: float | None = optional(
+        "share of training data to hold out, for each of validation and test", "0.1, at most 2,000 rows", gt=0, lt=1
     )
-    indicator_columns: Strings | None = Field(
-        None,
-        description="columns of 0 and 1, one for each label, if a text can have several",
-        json_schema_extra=of_help("none"),
-    )
-    label_separator: str | None = Field(
-        None,
-        min_length=1,
-        description="what separates the labels of a text in the label column, such as ;",
-        json_schema_extra=of_help("none"),
-    )
-    group_column: str | None = Field(
-        None,
-        description="column of what rows have in common, such as an author: equal ones are in one split or fold",
-        json_schema_extra=of_help("none"),
-    )
-    tag_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the tags in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("found by name"),
-    )
-    word_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the words in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("the first"),
-    )
-    column_names: Strings | None = Field(None, description="column names, for files without a header line")
-    encoding: str | None = Field(
-        None,
-        description="encoding of text files that are not UTF-8, such as cp1252",
-        json_schema_extra=of_help("UTF-8"),
-    )
-    task_type: TaskType | None = Field(
-        None,
-        description="task type: text-classification, multi-label-classification, regression or token-classification",
-        json_schema_extra=of_help("found from the labels"),
-    )
-    labels: Strings | None = Field(
-        None,
-        description="all class labels in output order",
-        json_schema_extra=of_help("found in the data"),
-    )
-    held_out_share: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="share of training data to hold out, for each of validation and test",
-        json_schema_extra=of_help("0.1, at most 2,000 rows"),
-    )
-    first_rows: int | None = Field(
-        None,
-        ge=2,
-        description="read only this many training rows, the first ones",
-        json_schema_extra=of_help("all"),
-    )
+    first_rows: int | None = optional("read only this many training rows, the first ones", "all", ge=2)
     skip_unlabelled: bool = Field(False, description="leave out rows without a label, and report how many")
-    task: str | None = Field(
-        None, description="name of the task in all output", json_schema_extra=of_help("name of the data")
-    )
+    task: str | None = optional("name of the task in all output", "name of the data")
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of examples that may be truncated")

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSettings, Strict, Strings, as_list, of_help
+from frostline.data.kinds import DataSettings, Strict, Strings, as_list, optional
 from frostline.data.wording import comma_separated, did_you_mean, is_storable, parse_duration, quoted
 from frostline.model.terms import opened_by
 from frostline.model.ways import Way, require_free, way_named
@@ -34,14 +34,9 @@ class ModelSettings(Strict):
     """The pretrained model."""
 
     model: str = Field(description="hub name, or folder written by save_pretrained")
-    revision: str | None = Field(
-        None, description="commit, tag or branch of a hub model", json_schema_extra=of_help("main")
-    )
-    depth: int | None = Field(
-        None,
-        ge=1,
-        description="keep only so many of the first layers of the model, of which the last k are tuned",
-        json_schema_extra=of_help("all layers"),
+    revision: str | None = optional("commit, tag or branch of a hub model", "main")
+    depth: int | None = optional(
+        "keep only so many of the first layers of the model, of which the last k are tuned", "all layers", ge=1
     )
     trust_remote_code: bool = Field(
         False,
@@ -86,14 +81,12 @@ class GridSettings(Strict):
         description="values of k, the number of last layers to train, such as 0,1,2,full (0: classifier head only; full: every "
         "layer); named: what --tune-modules names; or ways to tune, such as lora-2"
     )
-    tune_modules: Strings | None = Field(
-        None, description="modules that --tune named trains with the head, such as encoder.layer.11,pooler"
+    tune_modules: Strings | None = optional(
+        "modules that --tune named trains with the head, such as encoder.layer.11,pooler"
     )
     way: dict[str, Way] = Field({}, description="ways to tune of your own, as tables [way.NAME] in a TOML file")
     seeds: Seeds = Field((0, 1, 2, 3, 4), description="number of seeds, or a list of seeds")
-    train_size: Sizes | None = Field(
-        None, description="numbers of training examples to compare", json_schema_extra=of_help("all examples")
-    )
+    train_size: Sizes | None = optional("numbers of training examples to compare", "all examples")
     learning_rate: LearningRates = Field(
         (5e-5,),
         description="learning rates of the layers, ten times these for LoRA and biases; each k uses its best on validation",
@@ -118,16 +111,10 @@ class ResourceSettings(Strict):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="device: cpu, cuda, mps or auto (cuda if available)"
     )
-    cache_limit: float | None = Field(
-        None,
-        ge=0,
-        description="disk space for cached hidden states, in GB",
-        json_schema_extra=of_help("free disk space"),
-    )
-    stream: bool | None = Field(
-        None,
-        description="read frozen layers from the model folder one at a time, so that only the last layers are in memory",
-        json_schema_extra=of_help("if the weights do not fit into memory"),
+    cache_limit: float | None = optional("disk space for cached hidden states, in GB", "free disk space", ge=0)
+    stream: bool | None = optional(
+        "read frozen layers from the model folder one at a time, so that only the last layers are in memory",
+        "if the weights do not fit into memory",
     )
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto", description="runs trained at the same time, one CPU core each; 1: one run on all cores"
@@ -144,37 +131,31 @@ class OutputSettings(Strict):
     """The answer and the files."""
 
     out: str = Field(description="folder for results, answer, report and model")
-    track: Strings | None = Field(
-        None,
-        description=f"trackers that also get the runs and the answer in the end: {', '.join(TRACKERS)}",
-        json_schema_extra=of_help("none"),
+    track: Strings | None = optional(
+        f"trackers that also get the runs and the answer in the end: {', '.join(TRACKERS)}", "none"
     )
-    target: float | None = Field(
-        None,
+    target: float | None = optional(
+        "share of full fine-tuning's gain that k must reach; recommends the cheapest k that does",
+        "0.95, and weigh score against cost",
         gt=0,
         le=1,
-        description="share of full fine-tuning's gain that k must reach; recommends the cheapest k that does",
-        json_schema_extra=of_help("0.95, and weigh score against cost"),
     )
-    sure: float | None = Field(
-        None,
+    sure: float | None = optional(
+        "recommend the cheapest k that reaches the target with this probability",
+        "0.5 with --target or --margin; else weigh score against cost",
         gt=0,
         lt=1,
-        description="recommend the cheapest k that reaches the target with this probability",
-        json_schema_extra=of_help("0.5 with --target or --margin; else weigh score against cost"),
     )
     price: float = Field(
         2.0,
         ge=0,
         description="points of the metric that the training time of full fine-tuning is worth; not used with a target",
     )
-    margin: float | None = Field(
-        None, gt=0, description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units"
+    margin: float | None = optional(
+        "replaces --target: largest acceptable gap to full fine-tuning, in the metric's units", gt=0
     )
-    refit: bool | None = Field(
-        None,
-        description="train the saved model once more, on all labelled rows except the test set",
-        json_schema_extra=of_help("with folds"),
+    refit: bool | None = optional(
+        "train the saved model once more, on all labelled rows except the test set", "with folds"
     )
     keep_adapter: bool = Field(
         False, description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft"
@@ -187,11 +168,10 @@ class OutputSettings(Strict):
         False,
         description="save a temperature with the model, fitted on validation; `frostline predict` divides logits by it",
     )
-    threshold: Threshold | None = Field(
-        None,
-        description="save a threshold on the probability of the second of two classes, or of each label: a number, recall=0.9, "
+    threshold: Threshold | None = optional(
+        "save a threshold on the probability of the second of two classes, or of each label: a number, recall=0.9, "
         "or a metric to maximize on validation, such as f1 or best (that of the sweep)",
-        json_schema_extra=of_help("0.5"),
+        "0.5",
     )
 
 

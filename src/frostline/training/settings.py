@@ -14,7 +14,7 @@ from pydantic import (
     PlainSerializer,
 )
 
-from frostline.data.kinds import Strict, as_list, of_help
+from frostline.data.kinds import Strict, as_list, of_help, optional
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import check_threshold
 
@@ -112,10 +112,10 @@ class TrainingSettings(Strict):
         description="training examples scored at the end of a run, at most",
         json_schema_extra=of_help(panel="output"),
     )
-    metric: str | None = Field(
-        None,
-        description="selects epoch, learning rate and k: a metric, such as accuracy or f1_macro; a wrong name lists all",
-        json_schema_extra=of_help("the task's usual metric", panel="output"),
+    metric: str | None = optional(
+        "selects epoch, learning rate and k: a metric, such as accuracy or f1_macro; a wrong name lists all",
+        "the task's usual metric",
+        panel="output",
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
         "none", description="class weights: none, balanced or label=weight pairs"
@@ -125,12 +125,7 @@ class TrainingSettings(Strict):
     )
     tune_pooler: bool = Field(True, description="train the pooler with the head")
     frozen_dropout: bool = Field(False, description="dropout in frozen layers, as in Trainer; no caching")
-    max_length: int | None = Field(
-        None,
-        ge=1,
-        description="maximum tokens per example",
-        json_schema_extra=of_help("model's limit, at most 512", panel="data"),
-    )
+    max_length: int | None = optional("maximum tokens per example", "model's limit, at most 512", panel="data", ge=1)
     subset: Literal["per-seed", "fixed"] = Field(
         "per-seed",
         description="training subset: one per-seed, or one fixed",
