@@ -5,6 +5,7 @@ This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.search.search_plan import SearchPlan
     from frostline.sweeps.execution.execute import Executor
 
-CLUSTER, SEARCH = "Cluster", "Search"
+of_cluster = partial(typer.Option, rich_help_panel="Cluster")
+of_search = partial(typer.Option, rich_help_panel="Search")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,47 +52,41 @@ class WhoTrains:
 
     name: Annotated[
         Literal["local", "slurm", "ray"],
-        typer.Option(
+        of_cluster(
             "--executor",
             metavar="NAME",
             help="Who trains the runs: local (this process), slurm (the tasks of a job array, which end a search; after a sweep, "
             "run the command without this flag), or ray (tasks of Ray).",
-            rich_help_panel=CLUSTER,
         ),
     ] = "local"
-    tasks: Annotated[int, typer.Option(min=1, help="SLURM: tasks of the job array.", rich_help_panel=CLUSTER)] = TASKS
+    tasks: Annotated[int, of_cluster(min=1, help="SLURM: tasks of the job array.")] = TASKS
     sbatch: Annotated[
         str,
-        typer.Option(
+        of_cluster(
             metavar="OPTIONS",
             help='SLURM: options of sbatch for each task, such as "--partition=gpu --gres=gpu:1 --time=2:00:00".',
-            rich_help_panel=CLUSTER,
         ),
     ] = ""
     print_only: Annotated[
         bool,
-        typer.Option(
-            "--print", help="SLURM: only print the script for sbatch; write nothing.", rich_help_panel=CLUSTER
-        ),
+        of_cluster("--print", help="SLURM: only print the script for sbatch; write nothing."),
     ] = False
     address: Annotated[
         str | None,
-        typer.Option(
+        of_cluster(
             metavar="ADDRESS",
             help="Ray: the address of a cluster, such as auto. [default: RAY_ADDRESS, or a cluster on this machine for this "
             "command]",
             show_default=False,
-            rich_help_panel=CLUSTER,
         ),
     ] = None
-    cpus: Annotated[int, typer.Option(min=1, help="Ray: CPU cores of each task.", rich_help_panel=CLUSTER)] = 1
+    cpus: Annotated[int, of_cluster(min=1, help="Ray: CPU cores of each task.")] = 1
     gpus: Annotated[
         float | None,
-        typer.Option(
+        of_cluster(
             min=0,
             help="Ray: GPUs of each task, or a share such as 0.5. [default: 1 if the cluster has GPUs]",
             show_default=False,
-            rich_help_panel=CLUSTER,
         ),
     ] = None
 
@@ -194,11 +190,10 @@ def find(
     who: WhoTrains,
     budget: Annotated[
         str | None,
-        typer.Option(
+        of_search(
             metavar="TIME",
             help="Training time, such as 90s, 10min or 2h; a number alone is seconds. k = 0 and one run of a small k are always "
             f"trained. [default: the larger of {FULL_RUNS} full fine-tunings and {SECONDS:g} s]",
-            rich_help_panel=SEARCH,
         ),
     ] = None,
     tune: Annotated[
@@ -213,40 +208,34 @@ def find(
     ] = AUTO,
     only: Annotated[
         str,
-        typer.Option(
-            help=f"{TRANSFORMERS}: try nothing that transformers cannot open, such as a probe, a TF-IDF model or another head.",
-            rich_help_panel=SEARCH,
+        of_search(
+            help=f"{TRANSFORMERS}: try nothing that transformers cannot open, such as a probe, a TF-IDF model or another head."
         ),
     ] = ALL,
-    exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
-    ] = False,
+    exhaustive: Annotated[bool, of_search("--exhaustive", help="Train the whole grid, to verify the search.")] = False,
     processes: Annotated[
         int | None,
-        typer.Option(
+        of_search(
             min=1,
             help="Processes that train the runs: this one, and each `frostline work FOLDER --wait`. A step has runs for all of "
             "them. [default: one for each GPU, or 1; the tasks of SLURM, or those that fit into a cluster of Ray]",
             show_default=False,
-            rich_help_panel=SEARCH,
         ),
     ] = None,
     price_inference: Annotated[
         float,
-        typer.Option(
+        of_search(
             metavar="POINTS",
             min=0,
             help="Several models: points of the metric that predictions with the first model are worth; predictions that take "
             "twice the operations cost twice as much.",
-            rich_help_panel=SEARCH,
         ),
     ] = 0.0,
     plan: Annotated[
         bool,
-        typer.Option(
+        of_search(
             "--plan",
             help="Show the budget, the first steps, and the time, memory and disk space that they need; train and write nothing.",
-            rich_help_panel=SEARCH,
         ),
     ] = False,
 ) -> None:

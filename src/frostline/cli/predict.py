@@ -15,7 +15,7 @@ from frostline.cli.flags import TrustRemoteCode, with_fields
 from frostline.cli.program import PanelCommand, app
 from frostline.data.files import with_nulls
 from frostline.data.kinds import ENDINGS, FORMAT_OF, MULTI_LABEL, TOKENS, either
-from frostline.data.wording import comma_separated, counted, did_you_mean, first_line, listed, quoted
+from frostline.data.wording import comma_separated, counted, first_line, listed, quoted
 from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
@@ -253,11 +253,7 @@ def evaluate(
     of_words = task.task_type == TOKENS
     table, _, columns = reading.read(file, trained_columns(model), of_words=of_words, tag_column=tag_column)
     for name in task.columns.of_labels:
-        if name not in table.columns:
-            raise FrostlineError(
-                f"{table.name}: there is no column {quoted(name)}{did_you_mean(name, table.columns)} with labels; pass one of "
-                f"{listed(table.columns)} with --label-column."
-            )
+        table.require_column(name, f" with labels; pass one of {listed(table.columns)} with --label-column")
     labelled = labelled_rows(table, task, columns)
     if labelled is None:
         raise FrostlineError(
@@ -444,11 +440,7 @@ def copied_columns(table: "Table", names: Sequence[str]) -> dict[str, list[Any]]
     """
     _refuse_taken(names, TAKEN)
     for name in names:
-        if name not in table.columns:
-            raise FrostlineError(
-                f"{table.name}: there is no column {quoted(name)}{did_you_mean(name, table.columns)}; pass some of "
-                f"{listed(table.columns)} with --copy-columns."
-            )
+        table.require_column(name, f"; pass some of {listed(table.columns)} with --copy-columns")
     return {name: table.cells(name) for name in names}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, ENDINGS, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, is_missing
-from frostline.data.wording import NUMBER, comma_joined, did_you_mean, listed, quoted
+from frostline.data.wording import NUMBER, comma_joined, listed, quoted
 
 # Common column names, including those of GLUE and of its original files. Compared case-insensitively.
 TEXTS = (
@@ -115,11 +115,8 @@ def choose_columns(
     named = [("--text-column", text_column), ("--text-pair-column", text_pair_column), ("--label-column", label_column)]
     indicators = [("--indicator-columns", column) for column in indicator_columns]
     for flag, column in (*named, *indicators, ("--group-column", group_column)):
-        if column is not None and column not in table.columns:
-            raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
-                f"pass one of {listed(table.columns)} with {flag}."
-            )
+        if column is not None:
+            table.require_column(column, f"; pass one of {listed(table.columns)} with {flag}")
     if text_pair_column is not None and task_type == TOKENS:
         raise FrostlineError(
             f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."

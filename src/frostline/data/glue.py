@@ -207,28 +207,15 @@ def glue_columns(table: Table, task: GlueTask) -> Columns:
     )
 
 
-def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str, Table], Columns]:
-    """Give all tables the column names of the training table.
-
-    Returns:
-        The tables by split, and the columns of the training table.
-    """
-    columns = glue_columns(tables["train"], task)
+def training_columns(train: Table, task: GlueTask) -> Columns:
+    """The columns of a training table, which must have labels."""
+    columns = glue_columns(train, task)
     if columns.label is None:
         raise FrostlineError(
-            f"{tables['train'].name}: it has no labels of {task.name} (column "
+            f"{train.name}: it has no labels of {task.name} (column "
             f"{' or '.join(dict.fromkeys(quoted(one.label) for one in task.layouts))}); give a training file with them."
         )
-    renamed = {}
-    for split, table in tables.items():
-        own = glue_columns(table, task)
-        names = {own.text: columns.text, own.text_pair: columns.text_pair, own.label: columns.label}
-        renamed[split] = replace(
-            table,
-            columns={str(names[name]): cells for name, cells in table.columns.items()},
-            class_names={str(names[name]): classes for name, classes in table.class_names.items()},
-        )
-    return renamed, columns
+    return columns
 
 
 def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:

@@ -23,7 +23,7 @@ from frostline.data.columns import (
 )
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
-from frostline.data.glue import GlueTask, glue_task, read_glue_splits, read_glue_table, unify_layouts
+from frostline.data.glue import GlueTask, glue_task, read_glue_splits, read_glue_table, training_columns
 from frostline.data.kinds import (
     CLASSIFICATION,
     HOLD_OUT,
@@ -116,7 +116,7 @@ def load_data(
         read["train"] = read["train"].first(settings.first_rows)
     task_type = _task_type(read["train"], settings) if glue is None else glue.task_type
     if glue is not None:
-        read, columns = unify_layouts(read, glue)
+        columns = training_columns(read["train"], glue)
     else:
         columns = choose_columns(
             read["train"],
@@ -354,10 +354,10 @@ def _examples(table: Table, task: Task, split: str) -> Examples:
     columns = task.columns
     for column in (columns.text, columns.text_pair, *columns.of_labels, columns.group):
         if column is not None and column not in table.columns:
-            raise FrostlineError(
-                missing_tags(table)
-                or f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
-                f"data has; rename its columns ({listed(table.columns)}) accordingly."
+            if lack := missing_tags(table):
+                raise FrostlineError(lack)
+            table.require_column(
+                column, f", which the training data has; rename its columns ({listed(table.columns)}) accordingly"
             )
     if split != "train" and not _has_labels(table, task):
         remedy = "leave it out, or pass --test none" if split == "test" else "leave it out"

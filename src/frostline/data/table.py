@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.wording import is_storable, listed, quoted
+from frostline.data.wording import did_you_mean, is_storable, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +44,13 @@ class Table:
         """The cells of one column as Python values; None for a missing value."""
         values = self.columns[column]
         return values if isinstance(values, list) else list(values.to_pylist())
+
+    def require_column(self, name: str, remedy: str) -> None:
+        """Refuse the name of a column that the table lacks. The message ends with the ``remedy``."""
+        if name not in self.columns:
+            raise FrostlineError(
+                f"{self.name}: there is no column {quoted(name)}{did_you_mean(name, self.columns)}{remedy}."
+            )
 
     def first(self, rows: int) -> "Table":
         """The first ``rows`` rows."""
