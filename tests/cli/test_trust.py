@@ -92,7 +92,7 @@ def test_commands_that_read_a_folder_run_no_code(folder: Path, ran: Path, frostl
     "command",
     [
         *("check own", "probe --model own --train t.csv", "bundle own own2 --out b", "predict own t.csv"),
-        *("find --model own --train t.csv --out f", "study lee2019 --model own --task SST-2 --plan"),
+        "find --model own --train t.csv --out f",
     ],
 )
 def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline: Frostline, command: str) -> None:

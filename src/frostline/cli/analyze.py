@@ -213,19 +213,12 @@ def study(
     sizes or tasks add to it.
     """
     from frostline.studies.protocol import load_protocol
-
-    protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
-    tasks, of_tasks = split_words(task), split_pairs("--data", data)
-    protocol.require_usable(tasks, of_tasks, settings)  # before torch is imported
     from frostline.studies.sweeps import study_sweeps
 
+    protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    of_tasks = split_pairs("--data", data)
     sweeps = study_sweeps(
-        protocol,
-        folder,
-        models=split_words(model),
-        tasks=tasks,
-        data=of_tasks,
-        settings=settings,
+        protocol, folder, models=split_words(model), tasks=split_words(task), data=of_tasks, settings=settings
     )
     if plan:
         print_study(sweeps)

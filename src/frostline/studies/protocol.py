@@ -20,7 +20,6 @@ from frostline.data.wording import comma_separated, did_you_mean, normalized_nam
 from frostline.model.ways import NAMED_WAYS, NUMBERED_WAYS
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import FULL, NAMED, Recipe
-from frostline.sweeps.settings import make_settings
 
 FOLDER = files("frostline.studies")
 
@@ -106,13 +105,8 @@ class Protocol(BaseModel):
         short = self.short_name(model)
         return None if short is None else self.model[short]["layers"]
 
-    def require_usable(self, tasks: Sequence[str] | None, data: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-        """Check what replaces the tasks, the data and the settings of this study.
-
-        Raises:
-            FrostlineError: A task has no known data, data are given for a task that is not run, or a setting is unusable.
-        """
-        tasks = tasks or self.tasks
+    def require_tasks(self, tasks: Sequence[str], data: Mapping[str, str]) -> None:
+        """Refuse a task without known data, and data for a task that is not run."""
         unknown = next((task for task in data if task not in tasks), None)
         if unknown is not None:
             raise FrostlineError(
@@ -124,10 +118,6 @@ class Protocol(BaseModel):
                     f"{task} is a task neither of {self.name} ({', '.join(self.tasks)}) nor of GLUE: give its data with --data "
                     f"{task}=FOLDER."
                 )
-        tune_values(settings.get("tune", self.tune), 1)
-        make_settings(
-            {**self.settings_of(self.models[0], tasks[0]), **settings, "tune": FULL, "tune_modules": None, "out": "-"}
-        )
 
     def settings_of(self, model: str, task: str) -> dict[str, Any]:
         """The settings of the sweep of any model on one task."""

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.api.sweep import sweep
 from frostline.data.files import file_name, require_inside
 from frostline.data.wording import model_name
-from frostline.model.loading import load_config
+from frostline.model.model_files import layers_in_config, model_folder
 from frostline.report.answer.run_groups import sweep_group
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
@@ -43,6 +42,8 @@ class StudySweep:
 
     def run(self, progress: Progress | None = None) -> Answer:
         """Run the learning rate search, then the sweep, and return the answer. Finished runs are skipped. No model is saved."""
+        from frostline.api.sweep import sweep  # imports torch, which a plan does not need
+
         settings = {**self.settings, "out": self.out, "progress": progress}
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
@@ -75,12 +76,13 @@ def study_sweeps(
         settings: Settings of a sweep that replace those of the protocol.
 
     Raises:
-        FrostlineError: A link leads out of ``out``, or a model does not show how many layers it has.
+        FrostlineError: A link leads out of ``out``, a model does not show how many layers it has, or a setting is unusable.
     """
     models, tasks, data = models or protocol.models, tasks or protocol.tasks, data or {}
+    protocol.require_tasks(tasks, data)
     sweeps = []
     for model in models:
-        layers = protocol.layers_of(model) or getattr(load_config(model), "num_hidden_layers", None)
+        layers = protocol.layers_of(model) or layers_in_config(model_folder(model, None, ["config.json"])[0])
         if layers is None:
             raise FrostlineError(f"The configuration of {model} does not show how many layers it has: give --tune.")
         for task in tasks:
