@@ -149,7 +149,7 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     before = found.table()
     again = frostline.find(**settings)
     assert again.answer == answer and again.table().equals(before)  # no run was trained again: its seconds are the same
-    with pytest.raises(frostline.FrostlineError, match="larger budget"):
+    with pytest.raises(frostline.FrostlineError, match="the results of several models"):
         found.more(seeds=3)
     run = request.getfixturevalue("frostline")
     shown, written = run("status", out), (out / best.folder / "answer.json").read_bytes()

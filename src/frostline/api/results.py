@@ -189,17 +189,6 @@ class SeveralModels(Results):
             raise FrostlineError(f"{self.folder} has nothing to plot: no choice of any model has a score.")
         return figure
 
-    def more(self, **settings: Any) -> Results:
-        """Not for several models.
-
-        Raises:
-            FrostlineError: Always; the message says what to do instead.
-        """
-        raise FrostlineError(
-            "Several models are searched further by the same call with a larger budget. models[NAME].more(...) trains more runs "
-            "of one of them, and the same call then takes them into account."
-        )
-
     def __repr__(self) -> str:
         return f"<Results of {len(self.answer.models)} models in {self.folder}. {headline(self.sentence)[0]}>"
 
