@@ -9,7 +9,7 @@ import pytest
 
 import frostline as package
 from frostline import FrostlineError
-from frostline.model.loading import load_config, load_pretrained
+from frostline.model.loading import load_pretrained, read_config
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.slurm import script
 from small_models import OWN_CLASSES, with_own_code
@@ -120,7 +120,7 @@ def test_no_part_of_a_model_is_run(tiny_bert: Path, own: Path, ran: Path, file: 
     shutil.copy(tiny_bert / "config.json", own / "config.json")
     changed(own / file, **facts)
     for load in (
-        lambda: load_config(str(own)),
+        lambda: read_config(str(own), own, "unusable"),
         lambda: load_pretrained(str(own), labels="ab", task_type="text-classification"),
     ):
         try:
@@ -130,7 +130,7 @@ def test_no_part_of_a_model_is_run(tiny_bert: Path, own: Path, ran: Path, file: 
     assert not ran.exists()
     if "kernels" in str(facts):
         with pytest.raises(FrostlineError, match="of the hub, which are code"):
-            load_config(str(own))
+            read_config(str(own), own, "unusable")
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

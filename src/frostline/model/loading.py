@@ -437,16 +437,6 @@ def weights_digest(folder: Path, depth: int | None, *, own_code: bool) -> str:
     return digest if depth is None else hashlib.sha256(f"{digest} {depth}".encode()).hexdigest()
 
 
-def load_config(name: str) -> PreTrainedConfig:
-    """The configuration of a hub model or a folder, without its weights.
-
-    Raises:
-        FrostlineError: No such model, or an unusable config.json.
-    """
-    folder, _ = model_folder(name, None, ["config.json"])
-    return read_config(name, folder, "its config.json cannot be used")
-
-
 def load_tokenizer(
     name: str, folder: Path, *, of_words: bool = False, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
