@@ -266,8 +266,8 @@ def test_the_number_of_seeds_gives_a_power_of_80_percent(distance: float, spread
 
     assert 0.79 <= power(seeds) <= 0.95 and power(seeds - 1) < 0.82
     both = np.random.default_rng(0).normal(0.8, spread, (4, 2))
-    for one in (pair(both), unpaired(both[:, 0], both[:, 1])):  # what it takes as the variance for one seed
-        expected = np.var(both[:, 0] - both[:, 1], ddof=1) if one.pairing_gain else both.var(0, ddof=1).sum()
+    variances = np.var(both[:, 0] - both[:, 1], ddof=1), both.var(0, ddof=1).sum()
+    for one, expected in zip((pair(both), unpaired(both[:, 0], both[:, 1])), variances, strict=True):
         assert one.variance_of_one_seed(DIFFERENCE) == pytest.approx(expected)
 
 

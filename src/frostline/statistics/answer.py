@@ -76,7 +76,6 @@ class Cell:
         errors: The number of runs that ended in an error.
         validation, validation_last, train_last: Of the runs that the means include.
         share, share_corrected: Of full fine-tuning's score, and of its gain over the baseline.
-        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`.
         seconds, shared_seconds: The mean training time, and the mean share of the forward pass over the frozen layers.
         times_cheaper: How many times the reference takes as long.
         comparable: The mean without the effects of the folds.
@@ -101,7 +100,6 @@ class Cell:
     share: Ratio | None
     share_corrected: Ratio | None
     difference: Difference | None
-    pairing_gain: float | None
     trainable_parameters: int | None
     seconds: float | None
     concurrent_runs: int | None

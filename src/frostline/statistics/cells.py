@@ -341,7 +341,6 @@ def summarize_cell(cell: CellRuns, evidence: Evidence, pair: Pair | None, learne
         share=ratio(pair) if pair else None,
         share_corrected=ratio(pair, chance, learned) if pair and chance is not None else None,
         difference=_difference(pair) if pair else None,
-        pairing_gain=pair.pairing_gain if pair else None,
         trainable_parameters=ended[0].trainable_parameters if ended else None,
         seconds=_mean_of([run.train_seconds for run in timed]),
         concurrent_runs=concurrent,

@@ -185,7 +185,6 @@ class Pair:
         runs: The smaller of both numbers of runs.
         quantile: The quantile of Student's t at the ends of an interval.
         covered: The share of the validation rows on which these runs are scored.
-        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired.
     """
 
     means: Array
@@ -193,7 +192,6 @@ class Pair:
     runs: int
     quantile: float = QUANTILE
     covered: float = 1.0
-    pairing_gain: float | None = None
 
     def variance(self, weights: Array, source: str) -> float:
         """The variance of ``weights @ means`` that one source causes."""
@@ -244,7 +242,7 @@ def pair(scores: Array, left_out: Array | None = None, max_row_effect: float = 0
     runs = len(scores)
     seeds = Error("seeds", np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
     errors = (seeds, *row_errors(left_out, max_row_effect))
-    return Pair(scores.mean(0), errors, runs, quantile, pairing_gain=pairing_gain(scores))
+    return Pair(scores.mean(0), errors, runs, quantile)
 
 
 def unpaired(
@@ -276,18 +274,6 @@ def row_errors(left_out: Array | None, max_row_effect: float) -> tuple[Error, ..
     if left_out is None:
         return ()
     return (Error("rows", row_covariance(left_out, max_row_effect), max(1, len(left_out) - 1)),)
-
-
-def pairing_gain(scores: Array) -> float | None:
-    """How many times larger the standard error of the difference would be without pairing, from scores ``[seeds, 2]``.
-
-    A value below 1 means that pairing makes the interval wider. None for fewer than three seeds, or if the difference has no
-    spread.
-    """
-    if len(scores) < 3:
-        return None
-    without, paired = scores.var(0, ddof=1).sum(), (scores[:, 0] - scores[:, 1]).var(ddof=1)
-    return float((without / paired) ** 0.5) if paired > 0 else None
 
 
 def mean_interval(

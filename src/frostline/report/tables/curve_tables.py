@@ -71,7 +71,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
 
 
 def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
-    """Each k compared with full fine-tuning: shares, the difference with its p-value, and the gain from pairing."""
+    """Each k compared with full fine-tuning: shares, and the difference with its p-value."""
     reference = curve.reference
 
     def part(name: str, which: str) -> Read:
@@ -99,13 +99,11 @@ def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
         column("difference", f"difference\nin {names.metric(metric)}", formatting.difference),
         Column("p", "p-value", formatting.p_value, of=part("difference", "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part("difference", "p_holm")),
-        Column("pairing_gain", "narrower\nby pairing", formatting.times),
     )
     compared = "Nothing was compared" if reference is None else f"Compared with {names.tuning(reference)}"
     caption = (
         f"{compared}, with 95 % confidence intervals. Gain: the score less that of the {names.baseline(metric)}. "
-        "Holm: the p-value adjusted for all comparisons. Narrower by pairing: how many times wider the interval would be if "
-        f"runs of the same seed were not compared with each other. {_what_is_shown(curve)}"
+        f"Holm: the p-value adjusted for all comparisons. {_what_is_shown(curve)}"
     )
     whole = "full fine-tuning" if curve.reference_is_full or not reference else "the reference"
     return ReportTable("shares", f"Share of {whole} by tuned layers", caption, columns, _by_k(curve))
