@@ -134,7 +134,7 @@ class Results:
 
         first, rest = headline(self.sentence)
         sentence = f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>"
-        return f"{sentence}{svg(self.plot(), str(self.folder))}{self._choices().to_html(index=False)}"
+        return f"{sentence}{svg(self.plot(), str(self.folder))}{_html(self._choices())}"
 
     def _choices(self) -> "pd.DataFrame":
         """What there is to choose from, as the report prints it."""
@@ -196,6 +196,16 @@ class SeveralModels(Results):
         from frostline.report.pages.models_page import models_table
 
         return models_table(self.answer).printed()
+
+
+def _html(printed: "pd.DataFrame") -> str:
+    """A table for a notebook; empty without rows."""
+    if not len(printed):
+        return ""
+    lines = [[f"<th>{html.escape(name)}</th>" for name in printed.columns]]
+    lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in printed.itertuples(index=False)]
+    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    return f"<table>{body}</table>"
 
 
 def open(folder: str | Path) -> Results:
