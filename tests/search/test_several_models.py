@@ -254,20 +254,30 @@ def test_wrong_calls_with_several_models_are_one_sentence(
 
 def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     other = tiny_bert_folder(tmp_path / "other", layers=2)
-    grid = ["--train", tiny_table, "--tune", "0,full", "--seeds", 2, "--num-train-epochs", 1]
-    grid += ["--learning-rate", "5e-5", "--head-learning-rate", "1e-3", "--folds", 0, "--exhaustive"]
-    assert frostline("find", "--model", f"{tiny_bert},{other}", *grid, "--out", tmp_path / "o").code == 0
+    grid = ["--train", tiny_table, "--tune", "0,full", "--seeds", 2]
+    alone = frostline("sweep", "--model", other, *grid, "--out", tmp_path / "alone")
+    both = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--out", tmp_path / "o")
+    assert alone.code == both.code == 0
+    ours, theirs = (
+        {path.name for path in folder.glob("runs/*")} for folder in (tmp_path / "o" / "other", tmp_path / "alone")
+    )
+    assert ours == theirs and len(ours) == 4
+    models = {one["model"] for one in json.loads((tmp_path / "o" / "analysis.json").read_text())["groups"]}
+    assert models == {tiny_bert.name, "other"} and (tmp_path / "o" / "report.html").exists()
+    plan = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--plan")
+    assert plan.code == 0 and f"{tiny_bert.name}:\n" in plan.out and "other:\n" in plan.out
     status = frostline("status", tmp_path / "o")
     assert status.code == 0 and status.out.count(": 4 done, 0 failed, 0 pending") == 2
     report = frostline("report", tmp_path / "o").out.splitlines()
-    assert {str(tmp_path / "o" / name / "report.html") for name in (tiny_bert.name, "other")} <= {*report}
-    assert frostline("analyze", tmp_path / "o", "--out", tmp_path / "q").code == 0
+    assert {str(tmp_path / "o" / name / "report.html") for name in models} <= {*report}
+    same = tiny_bert_folder(tmp_path / "again" / "other", layers=2, seed=1)
+    depths = ["--depth", "1,all", "--tune", "0", "--seeds", 1, "--train", tiny_table, "--out", tmp_path / "p"]
+    assert frostline("sweep", "--model", f"{other},{same}", *depths).code == 0
+    assert frostline("analyze", tmp_path / "p", "--out", tmp_path / "q").code == 0
     models = {one["model"] for one in json.loads((tmp_path / "q" / "analysis.json").read_text())["groups"]}
-    assert models == {tiny_bert.name, "other"}
+    assert models == {path.parent.name for path in (tmp_path / "p").glob("*/sweep.toml")}
     work = frostline("work", tmp_path / "o")
     assert work.code == 2 and "the results of several models" in " ".join(work.err.split())
-    refused = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid[:6], "--out", tmp_path / "p")
-    assert refused.code == 2 and "names several models" in refused.err
 
 
 def test_an_interrupted_search_of_models_answers_and_goes_on(search_settings: dict[str, Any], tmp_path: Path) -> None:

@@ -266,6 +266,11 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     make_folder(folder / "as-published", inside=folder)
     page = write_analysis_page(folder / "as-published", theirs, groups, protocol.title, publication)
     print(f"With the publication's settings: {page}")
-    if failed:
-        print(f"{counted(failed, 'run')} ended in an error; the same command tries again.")
+    leave_if_failed(failed)
+
+
+def leave_if_failed(runs: int) -> None:
+    """Say how many runs ended in an error, and exit with their code if there are any."""
+    if runs:
+        print(f"{counted(runs, 'run')} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)

@@ -3,8 +3,8 @@
 This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -115,6 +115,28 @@ class WhoTrains:
                 "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
                 "model."
             )
+
+    @runs_saved()
+    def run_each(self, grids: Sequence[dict[str, Any]], retry: Collection[str], spec: Settings) -> None:
+        """Train the runs of several sweeps beside each other, and print what to tune in each. ``spec`` has what they share."""
+        from frostline.api import sweep as api
+        from frostline.cli.analyze import leave_if_failed, print_analysis, write_analysis_page
+        from frostline.report.answer.analysis import analyze
+        from frostline.report.answer.run_groups import load_groups
+        from frostline.report.rebuild import settings_of
+
+        groups, failed, out = [], 0, self._folder({"out": spec.out})
+        for grid in grids:
+            name = Path(grid["out"]).name
+            print(f"{name}:", flush=True)
+            answer = api.sweep(retry=retry, executor=self.executor, **grid).answer
+            failed += answer.runs.failed
+            groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
+        analysis = analyze(groups, settings_of(spec))
+        page = write_analysis_page(out, analysis, groups, f"{len(grids)} models")
+        print_analysis(analysis)
+        print(f"\n{page}")
+        leave_if_failed(failed)
 
     @runs_saved()
     def search(self, processes: int | None, **settings: Any) -> None:
@@ -271,16 +293,17 @@ def sweep(
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if plan else settings
-    _check(make_settings(settings))
-    if not plan:
-        who.run(settings, kinds)
-        return
-    from frostline.api import sweep as api
-
-    made = api.plan(**settings)
-    print(made)
-    if made.forecast is None:
-        print("\nNo forecast: no step could be timed.")
+    grids = _grids(settings)
+    if plan:
+        for grid in grids:
+            if len(grids) > 1:
+                print(f"{Path(grid['out']).name}:")
+            _print_plan(grid)
+    elif len(grids) == 1 or who.name == "slurm":
+        for grid in grids:
+            who.run(grid, kinds)
+    else:
+        who.run_each(grids, kinds, make_settings({**grids[0], "out": settings["out"]}))
 
 
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline: one to two minutes on two cores.")
@@ -387,6 +410,30 @@ def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:
     for step in made.steps:
         seconds = "unknown" if step.seconds is None else duration(step.seconds)
         yield dict(zip(COLUMNS, (step.why, step.runs, step.done, seconds), strict=True))
+
+
+def _grids(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings of the grid of each model and depth that is named."""
+    from frostline.sweeps.inputs import models_to_search
+
+    models = models_to_search(settings)
+    if len(models) == 1:
+        grids = [settings]
+    else:
+        make_settings({**settings, "model": models[0].model, "depth": None})  # refuses settings without `out`
+        grids = [{**settings, **one.settings} for one in models]
+    for grid in grids:
+        _check(make_settings(grid))
+    return grids
+
+
+def _print_plan(settings: dict[str, Any]) -> None:
+    from frostline.api import sweep as api
+
+    plan = api.plan(**settings)
+    print(plan)
+    if plan.forecast is None:
+        print("\nNo forecast: no step could be timed.")
 
 
 def _check(settings: Settings) -> None:

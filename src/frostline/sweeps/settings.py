@@ -285,7 +285,7 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     if len(models_of(settings.model)) > 1:
         raise FrostlineError(
             f"--model names several models ({settings.model}): give one. `frostline find` takes several, with --exhaustive "
-            "as a whole grid of each."
+            "as a whole grid of each. So does `frostline sweep` on the command line."
         )
     require_free(settings.way)
     tunes = settings.values_of("tune")
