@@ -40,7 +40,13 @@ def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
             evaluations=[Evaluation(3.0, STEPS, scores, scores, logits)], train_last=scores, steps=STEPS
         )
         return make_result(
-            *(spec, experiment, record, test if "test" in experiment.splits else None, _audit(spec, experiment)),
+            *(
+                spec,
+                experiment,
+                record,
+                {"test": test} if "test" in experiment.splits else {},
+                _audit(spec, experiment),
+            ),
             learned={},
             peak_memory_bytes=2**20,
             run_seconds=pause * STEPS,

@@ -301,7 +301,10 @@ def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path
     assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
     note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
     assert note in data.notes
-    assert list(data.splits) == ["train", "validation"]
+    assert list(data.splits) == ["train", "validation", "validation_mismatched"]
+    assert data.splits["validation_mismatched"].texts == tuple(
+        text("MNLI", "validation_mismatched", i, 0) for i in (0, 1)
+    )
     assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
     write(files / "train.tsv", [lines[0], odd])
     assert "no row has a gold label; give a file of MNLI" in refused(glue="mnli", data=files)

@@ -111,7 +111,8 @@ def use_all(out: Path) -> None:
     """All that is read from the folder of a sweep without its model or data."""
     folder = Folder(out)
     folder.rows, folder.scores(), folder.counts(), folder.store.failures()
-    folder.split("validation")
+    for name in folder.scored_splits:
+        folder.split(name)
     for run in folder.runs:
         if folder.store.has(run.digest):
             folder.store.test(run.digest), folder.predictions(run.digest)

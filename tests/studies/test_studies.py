@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import frostline
 from frostline import FrostlineError
 from frostline.data.glue import glue_task
-from frostline.report.answer.run_groups import load_groups
+from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.inference import summarize
 from frostline.statistics.recipe import Recipe
@@ -20,8 +21,9 @@ from frostline.studies.comparison import compare, means_of_same_models
 from frostline.studies.protocol import FOLDER, Protocol, load_protocol, protocol_names, tune_values
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
-from tiny import QUICK, write_sst2
+from tiny import QUICK, sentences, write_sst2
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 
@@ -161,6 +163,35 @@ def test_a_study_grows_by_further_sizes_and_seeds(tmp_path: Path, tiny_bert: Pat
     counts = {n: sum(run.train_size == n for run in group.runs) for n in (8, 16, 64)}
     assert counts == {8: 4, 16: 4, 64: 2} and all(run.status == "done" for run in group.runs)
     assert group.evidence.rows == 60 and group.task == "SST-2"
+
+
+def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: Path) -> None:
+    """Every run scores MNLI's mismatched rows too, and they are reported next to the matched ones."""
+    words = ("entailment", "neutral", "contradiction")
+    for name, rows_of, seed in (("train", 60, 0), ("dev_matched", 30, 1), ("dev_mismatched", 24, 2)):
+        lines = ["sentence1\tsentence2\tgold_label"]
+        lines += [f"{row['text']}\tthe film {n}\t{words[n % 3]}" for n, row in enumerate(sentences(rows_of, seed=seed))]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+
+    out = tmp_path / "out"
+    own = {
+        "model": tiny_bert,
+        "data": tmp_path,
+        "glue": "MNLI",
+        "tune": "0,all",
+        "seeds": 2,
+        "out": out,
+        "test": "none",
+    }
+    frostline.sweep(save_model=False, progress=Progress(), **own, **QUICK)
+    matched, mismatched = sweep_groups(Folder(out))
+    assert (matched.task, mismatched.task) == ("MNLI", "MNLI-mm")
+    assert (matched.evidence.rows, mismatched.evidence.rows) == (30, 24)
+    scores = [row for row in rows_in(out / "scores.csv") if row["split"] == "validation_mismatched"]
+    values = {row["run"]: float(row["value"]) for row in scores if row["metric"] == "accuracy"}
+    assert {run.run: run.validation_best for run in mismatched.runs} == values and len(values) == 4
+    summary = mismatched.evidence.summary([run for run in mismatched.runs if run.recipe == "full"])
+    assert summary.mean == pytest.approx(sum(values[r.run] for r in mismatched.runs if r.recipe == "full") / 2)
 
 
 def test_the_comparison_uses_the_same_share_of_layers() -> None:

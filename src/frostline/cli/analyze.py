@@ -146,7 +146,7 @@ def _published(protocol: Any, analysis: "Analysis") -> "Publication | None":
 
 def print_analysis(analysis: "Analysis", publication: "Publication | None" = None) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
-    diverged = sum(rate.failures.diverged for group in analysis.groups for rate in group.rates)
+    diverged = sum(rate.failures.diverged for group in analysis.groups if not group.same_runs for rate in group.rates)
     if diverged:
         print(f"Runs without a score, counted as diverged: {diverged}.")
     if len(analysis.groups) == 1:

@@ -18,6 +18,7 @@ SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 Read = Callable[..., Table]  # read_table or a variant: takes a source and, for a source that is no file, its ``name``
+SplitOf = Callable[[str], str | None]  # split_of_name or a variant
 SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(-[0-9a-f]{16})?")  # older ones end in a checksum
 
 
@@ -71,15 +72,15 @@ def source_name(settings: DataSettings, train: Any) -> str:
     return "".join(parts[n - 1] * (n != kept[0]) + parts[n] for n in kept) or path.parent.name
 
 
-def from_folder(folder: Path, read: Read) -> dict[str, Table]:
+def from_folder(folder: Path, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
     """The tables in a folder by split. The folder holds files, or was written by ``save_to_disk``."""
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         import datasets
 
         saved = datasets.load_from_disk(str(folder))
         splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
-        return from_dict(splits, str(folder), read)
-    files = _split_files(folder) or _split_files(folder / "data")  # as on the hub
+        return from_dict(splits, str(folder), read, split_of)
+    files = _split_files(folder, split_of) or _split_files(folder / "data", split_of)  # as on the hub
     _require_train(str(folder), files, sorted(one.name for one in folder.iterdir()), "file")
     for split, paths in files.items():
         shards = [SHARD.fullmatch(path.stem) for path in paths]
@@ -100,9 +101,9 @@ def from_folder(folder: Path, read: Read) -> dict[str, Table]:
     return {split: concatenated([read(path) for path in paths]) for split, paths in files.items()}
 
 
-def from_dict(splits: Mapping[str, Any], name: str, read: Read) -> dict[str, Table]:
+def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
     """The tables of a ``DatasetDict`` by split. Errors call it ``name``."""
-    split_by_name = {one: split_of_name(one) for one in splits}
+    split_by_name = {one: split_of(one) for one in splits}
     _require_train(name, [split for split in split_by_name.values() if split], list(splits), "split")
     for split in dict.fromkeys(filter(None, split_by_name.values())):
         same = [one for one in splits if split_by_name[one] == split]
@@ -154,11 +155,11 @@ def concatenated(tables: Sequence[Table]) -> Table:
     )
 
 
-def _split_files(folder: Path) -> dict[str, list[Path]]:
+def _split_files(folder: Path, split_of: SplitOf) -> dict[str, list[Path]]:
     """The files in a folder by split. Files whose name contains no split are ignored."""
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        split = split_of_name(path.stem)
+        split = split_of(path.stem)
         if split is not None and path.is_file() and path.suffix.lower() in FORMAT_OF:
             files.setdefault(split, []).append(path)
     return files

@@ -10,7 +10,13 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns
-from frostline.data.dataset_sources import from_dict, from_folder, is_folder, load_hub
+from frostline.data.dataset_sources import (
+    from_dict,
+    from_folder,
+    is_folder,
+    load_hub,
+    split_of_name,
+)
 from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, REGRESSION, DataSettings
 from frostline.data.labels import UNLABELLED, label_cells
 from frostline.data.reader import read_table
@@ -19,6 +25,7 @@ from frostline.data.text_files import first_row
 from frostline.data.wording import NUMBER, did_you_mean, listed, normalized_name, quoted
 
 HUB_SET = "nyu-mll/glue"
+MISMATCHED = "validation_mismatched"  # MNLI's second validation set
 SCORES = (0.0, 5.0)  # range of STS-B
 DECIDED_OPTIONS = (  # options that a GLUE task decides
     *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column", "word_column"),
@@ -268,21 +275,30 @@ def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
 
 
 def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None) -> dict[str, Table]:
-    """The tables of a task by split. Of the two validation sets of MNLI, the matched one is read.
+    """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
 
     ``data`` is the folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
     a hub data set. None is GLUE on the hub.
     """
-    read = partial(read_glue_table, task=task, encoding=encoding)
+    read, split_of = partial(read_glue_table, task=task, encoding=encoding), partial(_split_of_name, task)
     if data is None or not is_folder(Path(data)):
         name = HUB_SET if data is None else str(data)
         config = task.config if name.rpartition("/")[2] == "glue" else None
-        return from_dict(load_hub(name, config), f"{name}, {config}" if config else name, read)
+        return from_dict(load_hub(name, config), f"{name}, {config}" if config else name, read, split_of)
     folder = next((one for part in (task.config, task.name) if (one := Path(data) / part).is_dir()), Path(data))
     names = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     if task.config == "mnli":
-        names |= {"validation": "dev_matched.tsv", "test": "test_matched.tsv"}
+        names |= {"validation": "dev_matched.tsv", MISMATCHED: "dev_mismatched.tsv", "test": "test_matched.tsv"}
     files = {split: folder / name for split, name in names.items() if (folder / name).is_file()}
     if "train" in files:  # beside other files, as the common download script leaves them
         return {split: read(path) for split, path in files.items()}
-    return from_folder(folder, read)
+    return from_folder(folder, read, split_of)
+
+
+def _split_of_name(task: GlueTask, name: str) -> str | None:
+    """Like ``split_of_name``, but it also finds the mismatched validation set of MNLI."""
+    words = name.lower().replace("-", "_").split("_")
+    if task.config == "mnli" and "mismatched" in words:
+        split = split_of_name("_".join(word for word in words if word != "mismatched"))
+        return MISMATCHED if split == "validation" else None
+    return split_of_name(name)

@@ -23,7 +23,7 @@ from frostline.data.columns import (
 )
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
-from frostline.data.glue import GlueTask, glue_task, read_glue_splits, read_glue_table, training_columns
+from frostline.data.glue import MISMATCHED, GlueTask, glue_task, read_glue_splits, read_glue_table, training_columns
 from frostline.data.kinds import (
     CLASSIFICATION,
     HOLD_OUT,
@@ -58,7 +58,8 @@ class Data:
 
     Attributes:
         task: The prediction task.
-        splits: The examples by split: "train", "validation" (all of "train" if there are folds), "test" unless there is none.
+        splits: The examples by split: "train", "validation" (all of "train" if there are folds), "test" unless there is none,
+            and further labelled ones such as MNLI's "validation_mismatched".
         notes: Notes for the user about choices and findings, a sentence each.
         report: Facts about the training, validation and test examples.
         folds: The fold of each training row, ``[N]``, or None.
@@ -159,7 +160,7 @@ def load_data(
         splits["validation"] = splits["train"]
     return Data(
         task=task,
-        splits={split: splits[split] for split in SPLITS if split in splits},
+        splits={split: splits[split] for split in (*SPLITS, MISMATCHED) if split in splits},
         notes=(*notes, *more, *unreadable, *report.sentences(task.task_type)),
         report=report,
         folds=numbers,

@@ -15,7 +15,7 @@ from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_command
 from frostline.report.answer.recommended_classes import add_classes, held_out_logits
-from frostline.report.answer.run_groups import labelled_split, sweep_group
+from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.explanations import advice, in_train, not_by_pipeline, off_scale, unbalanced
 from frostline.statistics.analysis_settings import LIKELY, AnalysisSettings
@@ -108,7 +108,7 @@ def answer_of_now(out: Path) -> Answer:
 
 def _rebuild(folder: Folder) -> Answer:
     made_from = folder.digest  # before the results are read: there may be more afterwards
-    group, store, search = sweep_group(folder), folder.store, folder.search
+    group, store, search = next(sweep_groups(folder)), folder.store, folder.search
     rows, evidence = group.runs, group.evidence
     assert isinstance(evidence, RunPredictions)
     answer = make_answer(group, settings_of(folder.spec))

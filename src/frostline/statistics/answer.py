@@ -387,6 +387,7 @@ class TaskAnswer:
         sizes: The curve of each train size, the largest first.
         rates: The failures at each learning rate.
         over_sizes: Each k over the train sizes; empty if there is one size.
+        same_runs: Whether these are the runs of another answer, scored on a further evaluation set.
     """
 
     model: str
@@ -399,6 +400,7 @@ class TaskAnswer:
     sizes: list[SizeAnswer]
     rates: list[Rate]
     over_sizes: list[KOverSizes]
+    same_runs: bool = False
 
 
 @dataclass(kw_only=True)

@@ -51,6 +51,7 @@ class RunGroup:
         evidence: The scores and what is known about their uncertainty.
         folder: The folder of the sweep that the runs come from; None for a table.
         search: The outcome of the search that trained the runs, if one did.
+        same_runs: Whether these are the runs of another group, scored on a further evaluation set.
     """
 
     model: str
@@ -60,3 +61,4 @@ class RunGroup:
     evidence: Evidence
     folder: Path | None = None
     search: SearchOutcome = NO_SEARCH
+    same_runs: bool = False

@@ -9,7 +9,7 @@ from frostline import FrostlineError
 from frostline.data.files import file_name, require_inside
 from frostline.data.wording import model_name
 from frostline.model.model_files import layers_in_config, model_folder
-from frostline.report.answer.run_groups import sweep_group
+from frostline.report.answer.run_groups import sweep_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.cells import best_learning_rate
@@ -48,7 +48,7 @@ class StudySweep:
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             sweep(save_model=False, **{**settings, **search})
-            group = sweep_group(Folder(self.out))
+            group = next(sweep_groups(Folder(self.out)))
             full = [run for run in group.runs if run.recipe.is_full and run.learning_rate in self.line_search]
             largest = max((run.train_size or 0, run.num_train_epochs or 0.0) for run in full)
             full = [run for run in full if (run.train_size, run.num_train_epochs) == largest]

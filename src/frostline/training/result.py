@@ -178,7 +178,8 @@ class Result:
 
     Attributes:
         record: Everything but predictions.
-        logits: Logits ``[rows, C]`` of ``validation_best`` and ``validation_last``, at the best and the last evaluation.
+        logits: Logits ``[rows, C]`` of ``validation_best`` and ``validation_last`` (at the best and the last evaluation), and of
+            further splits.
         test: The scores on test; None without a test set.
         test_logits: The logits on test, ``[rows, C]``.
         learned: The trained parameters by name. The next run overwrites their values.
@@ -195,7 +196,7 @@ def make_result(
     spec: Run,
     experiment: "Experiment",
     training: "TrainingRecord",
-    test: NDArray[np.float32] | None,
+    scored: Logits,
     audit: AuditRecord,
     *,
     learned: "Mapping[str, Tensor]",
@@ -210,7 +211,7 @@ def make_result(
         spec: The run.
         experiment: What the runs share.
         training: The course of its training.
-        test: The logits on test, ``[rows, C]``; None without a test set.
+        scored: The logits of all splits except train and validation.
         audit: What was trained.
         learned: The trained parameters by name.
         peak_memory_bytes: Peak memory of all runs of the stack together.
@@ -221,7 +222,8 @@ def make_result(
     from frostline.statistics.metrics import defined
     from frostline.training.run import trainings_of
 
-    metric, evaluations = experiment.problem.metric, training.evaluations
+    metric, evaluations, others = experiment.problem.metric, training.evaluations, dict(scored)
+    test = others.pop("test", None)
     best, last = (evaluations[training.best], evaluations[-1]) if evaluations else (None, None)
     from_cache = any(experiment.cut(one) is not None for one in trainings_of(spec, experiment.pretrained.anatomy))
     record = RunRecord(
@@ -234,7 +236,7 @@ def make_result(
         validation_best=defined(best.validation[metric]) if best else None,
         validation_last=defined(last.validation[metric]) if last else None,
         train_last=defined(training.train_last[metric]) if training.train_last else None,
-        scores=_scores_of(training),
+        scores=_scores_of(experiment, training, others),
         cost=Cost(
             train_seconds=training.train_seconds / experiment.worker.at_a_time,
             evaluation_seconds=training.evaluation_seconds / experiment.worker.at_a_time,
@@ -259,7 +261,7 @@ def make_result(
         ),
     )
     validation = {"validation_best": best.logits, "validation_last": last.logits} if best and last else {}
-    result = Result(record, validation, learned=learned)
+    result = Result(record, {**validation, **others}, learned=learned)
     if test is not None:
         on_test = experiment.problem.scores(test, experiment.splits["test"])
         result.test_logits = test
@@ -267,8 +269,8 @@ def make_result(
     return result
 
 
-def _scores_of(training: "TrainingRecord") -> list[Score]:
-    """The scores of every evaluation, and of training rows at the end."""
+def _scores_of(experiment: "Experiment", training: "TrainingRecord", others: Logits) -> list[Score]:
+    """The scores of every evaluation, of training rows at the end, and of ``others``, further splits, at the best epoch."""
     from frostline.statistics.metrics import defined
 
     def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
@@ -282,6 +284,9 @@ def _scores_of(training: "TrainingRecord") -> list[Score]:
         for row in rows_of(split, point.epoch, values)
     ]
     found += rows_of("train", evaluations[-1].epoch if evaluations else None, training.train_last)
+    best = evaluations[training.best].epoch if evaluations else None
+    for split, logits in others.items():
+        found += rows_of(split, best, experiment.problem.scores(logits, experiment.splits[split]))
     return found
 
 

@@ -375,14 +375,15 @@ def fit_run(spec: Run, experiment: Experiment, estimator: Estimator) -> Result:
         fitted = estimator.fit(spec, experiment)
         trained = perf_counter()
         logits = fitted.logits(rows, "validation")
-        record, test = TrainingRecord(steps=fitted.steps), None
+        record, scored = TrainingRecord(steps=fitted.steps), dict[str, NDArray[np.float32]]()
         if problem.is_finite(logits, rows):
             some = train_rows(experiment, spec)[: spec.train_score_rows]
             record.train_last = problem.scores(fitted.logits(some, "train"), some)
             record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
             if problem.is_degenerate(logits, rows):
                 record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-            test = fitted.logits(experiment.splits["test"], "test") if "test" in experiment.splits else None
+            others = {split: of for split, of in experiment.splits.items() if split not in ("train", "validation")}
+            scored = {split: fitted.logits(of, split) for split, of in others.items()}
         else:
             record.outcome, record.reason = "diverged", "its logits of the validation rows are not finite"
     ended = perf_counter()
@@ -397,7 +398,7 @@ def fit_run(spec: Run, experiment: Experiment, estimator: Estimator) -> Result:
         by_place=parameters_by_place(experiment.pretrained, below_head),
     )
     return make_result(
-        *(spec, experiment, record, test, audit),
+        *(spec, experiment, record, scored, audit),
         learned=fitted.learned,
         peak_memory_bytes=peak.bytes,
         run_seconds=ended - begun,
@@ -454,7 +455,7 @@ def run_stacked(
                 on_step(number * total + step, len(phases) * total)
 
             last = number == len(phases) - 1
-            learners, test = _train(
+            learners, scored = _train(
                 phases[number],
                 experiment,
                 course,
@@ -468,7 +469,7 @@ def run_stacked(
     results = []
     for n, (spec, learner) in enumerate(zip(specs, learners, strict=True)):
         record = joined([records[n] for records, _ in course.finished])
-        own = None if test is None or record.outcome == "diverged" else test[n]
+        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in scored.items()}
         result = make_result(
             *(spec, experiment, record, own, course.audit(n)),
             learned=learner.learned,
@@ -489,11 +490,11 @@ def _train(
     *,
     last: bool,
     batched: bool | None,
-) -> tuple[Sequence[Learner], NDArray[np.float32] | None]:
+) -> tuple[Sequence[Learner], Mapping[str, NDArray[np.float32]]]:
     """Train and audit one phase of a stack, from where the phase before it has ended, and add it to the course.
 
     Returns:
-        The runs, and after the ``last`` phase the logits on test, ``[K, n, C]``, if there is a test set.
+        The runs, and after the ``last`` phase the logits of the other splits than train and validation, ``[K, n, C]``.
     """
     first = specs[0]
     names = first.parameters(experiment.pretrained.anatomy)
@@ -519,13 +520,14 @@ def _train(
             patience=first.way.patience,
             checkpoints=course,
         )
-        test = None
-        if last and "test" in experiment.splits and any(record.outcome != "diverged" for record in records):
-            test = score_rows(forward, experiment, experiment.splits["test"], specs)
+        scored: dict[str, NDArray[np.float32]] = {}
+        if last and any(record.outcome != "diverged" for record in records):
+            other_splits = [split for split in experiment.splits if split not in ("train", "validation")]
+            scored = {split: score_rows(forward, experiment, experiment.splits[split], specs) for split in other_splits}
         course.finished.append((records, audit.records(frozen_dropout=first.frozen_dropout)))
     # copies, because the model is reset before the next phase
     course.learned = {name: p.detach().clone() for name, p in learners[0].learned.items()}
-    return learners, test
+    return learners, scored
 
 
 def restore(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:

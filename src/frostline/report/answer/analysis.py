@@ -56,8 +56,8 @@ def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> Analysis:
 
 
 def shares_of_head_only(groups: Sequence[TaskAnswer]) -> list[float]:
-    """The share of full fine-tuning's score that k = 0 reaches, at the first train size of each group."""
-    sizes = [group.sizes[0] for group in groups if group.sizes[0].reference_is_full]
+    """The share of full fine-tuning's score that k = 0 reaches, at the first train size of each group whose runs are its own."""
+    sizes = [group.sizes[0] for group in groups if not group.same_runs and group.sizes[0].reference_is_full]
     known = [cell.share for size in sizes for cell in size.cells if cell.recipe.k == 0 and cell.difference]
     return [share.estimate for share in known if share and share.estimate is not None]
 

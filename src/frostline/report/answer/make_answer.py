@@ -66,6 +66,7 @@ def answer_task(group: RunGroup, settings: AnalysisSettings) -> TaskAnswer:
         sizes=sizes,
         rates=failures_by_rate(outcomes_at_each_size(runs, sizes, evidence.chance), settings),
         over_sizes=over_sizes(sizes) if len(sizes) > 1 else [],
+        same_runs=group.same_runs,
     )
 
 

@@ -2,8 +2,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +53,15 @@ def _groups_in(folder: Path) -> Iterator[RunGroup]:
     groups = list[RunGroup]()
     for sweep in map(Folder, sweeps):
         name = model_name(sweep.spec.model) + (f"-{sweep.spec.depth}-layers" if sweep.spec.depth else "")
-        groups.append(replace(sweep_group(sweep), model=name))
+        groups += [replace(group, model=name) for group in sweep_groups(sweep)]
     several = Counter((group.model, group.task) for group in groups)
     for group in groups:  # two models of one name have folders beside each other
         again = several[group.model, group.task] > 1
         yield replace(group, model=group.folder.name) if again and group.folder else group
 
 
-def sweep_group(sweep: "Folder") -> RunGroup:
-    """The runs of a sweep with their predictions.
+def sweep_groups(sweep: "Folder") -> Iterator[RunGroup]:
+    """The runs of a sweep with their predictions. A further evaluation set (MNLI mismatched) is a separate task.
 
     Raises:
         FrostlineError: Files of the sweep's folder are missing or damaged.
@@ -71,21 +72,25 @@ def sweep_group(sweep: "Folder") -> RunGroup:
     alternatives = read_alternatives(sweep.out) if sweep.search else {}
     search = search_outcome(sweep.search, rows, tuple(alternatives)) if sweep.search else NO_SEARCH
 
-    def logits(run: str) -> Any:
-        return alternatives[run] if run in alternatives else sweep.predictions(run)
+    def logits(run: str, split: str) -> Any:
+        return alternatives[run] if run in alternatives else sweep.predictions(run, split=split)
 
-    labelled = labelled_split(sweep, "validation")
-    if labelled is None:
-        raise FrostlineError(f"{sweep.out} holds no validation.parquet: run the sweep's command again.")
-    return RunGroup(
-        model=sweep.spec.model,
-        task=identity.task,
-        layers=identity.layers,
-        runs=rows,
-        evidence=RunPredictions(labelled, logits, search.interim_analyses),
-        folder=sweep.out,
-        search=search,
-    )
+    for split in sweep.scored_splits:
+        main = split == "validation"
+        labelled = labelled_split(sweep, split)
+        if labelled is None:
+            raise FrostlineError(f"{sweep.out} holds no {split}.parquet: run the sweep's command again.")
+        read = partial(logits, split="validation_best" if main else split)
+        yield RunGroup(
+            model=sweep.spec.model,
+            task=identity.task if main else f"{identity.task}-{short_name(split)}",
+            layers=identity.layers,
+            runs=rows if main else _scored_on(rows, split, sweep.scores(), identity.metric),
+            evidence=RunPredictions(labelled, read, search.interim_analyses),
+            folder=sweep.out,
+            search=search if main else replace(search, alternatives=()),  # alternatives are scored on validation only
+            same_runs=not main,
+        )
 
 
 def labelled_split(sweep: "Folder", split: str) -> Labelled | None:
@@ -94,6 +99,20 @@ def labelled_split(sweep: "Folder", split: str) -> Labelled | None:
     if examples is None:
         return None
     return Labelled.of(examples, identity.task_type, identity.labels, identity.metric)
+
+
+def short_name(split: str) -> str:
+    """The suffix of a task's name for a further evaluation set, as in MNLI-mm."""
+    name = split.removeprefix("validation_")
+    return {"mismatched": "mm"}.get(name, name)
+
+
+def _scored_on(
+    rows: Sequence[RunResult], split: str, scores: Sequence[Mapping[str, Any]], metric: str
+) -> list[RunResult]:
+    """The runs with their scores on a further evaluation set."""
+    values = {score["run"]: score["value"] for score in scores if (score["split"], score["metric"]) == (split, metric)}
+    return [replace(row, validation_best=values.get(row.run), validation_last=None) for row in rows]
 
 
 def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[str]) -> SearchOutcome:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -158,7 +157,7 @@ def answers_table(analysis: Analysis) -> ReportTable:
 def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
     """The failed runs of all models and tasks, by how much was trained."""
     kinds: dict[str, list[Failures]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
-    for rate in chain.from_iterable(group.rates for group in groups):
+    for rate in (rate for group in groups if not group.same_runs for rate in group.rates):
         kinds.get(rate.recipe.trained, kinds["some layers"]).append(rate.failures)
     columns = (Column("what", "trained", of=itemgetter(0), number=False), *failure_columns(of=itemgetter(1)))
     caption = (

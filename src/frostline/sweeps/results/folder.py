@@ -364,9 +364,14 @@ class Folder:
         except (OSError, ValueError) as error:
             raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
 
-    def predictions(self, run: str) -> NDArray[np.float32]:
-        """Logits of a run on all validation rows, ``[rows, C]``; NaN on rows that it was not scored on."""
-        return self.store.predictions_on_all_rows(self._by_digest[run], self.folds)
+    @property
+    def scored_splits(self) -> list[str]:
+        """The validation set, and others that runs were scored on (MNLI has a mismatched one)."""
+        return ["validation", *sorted(path.stem for path in self.out.glob("validation_*.parquet"))]
+
+    def predictions(self, run: str, split: str = "validation_best") -> NDArray[np.float32]:
+        """Logits of a run on all rows of a split, ``[rows, C]``; NaN on rows that it was not scored on."""
+        return self.store.predictions_on_all_rows(self._by_digest[run], self.folds, split)
 
     def split(self, name: str) -> Examples | None:
         """The scored examples of a split; None if there is no such split."""

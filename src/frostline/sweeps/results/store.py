@@ -204,17 +204,22 @@ class Store:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
         return self._intact(self._result(digest), lambda path: load(_read_file(path, PREDICTIONS)))
 
-    def predictions_on_all_rows(self, run: "Run", folds: NDArray[np.int64] | None) -> NDArray[np.float32]:
-        """Logits of a run on all validation rows, ``[rows, C]``; NaN on rows that it was not scored on.
+    def predictions_on_all_rows(
+        self, run: "Run", folds: NDArray[np.int64] | None, split: str = "validation_best"
+    ) -> NDArray[np.float32]:
+        """Logits of a run on all rows of a split, ``[rows, C]``; NaN on rows that it was not scored on.
 
         Args:
             run: The run.
             folds: The fold of each validation row; None without folds.
+            split: ``validation_best``, ``validation_last``, or another split, which has no folds.
         """
         from frostline.statistics.predictions import expand_to_all_rows  # imports scipy, unneeded for a list
 
-        found = self.predictions(run.digest).get("validation_best", np.zeros(0, np.float32))
-        return found if folds is None else expand_to_all_rows(found, folds == run.fold)
+        found = self.predictions(run.digest).get(split, np.zeros(0, np.float32))
+        if folds is None or split not in ("validation_best", "validation_last"):
+            return found
+        return expand_to_all_rows(found, folds == run.fold)
 
     def test(self, digest: str) -> tuple[TestRecord, NDArray[np.float32]] | None:
         """Score and logits on the test set; None if there is no test set, or if the run has no result."""
