@@ -65,8 +65,7 @@ def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
 
 
-@pytest.mark.parametrize("model_type", ["llama", pytest.param("modernbert", marks=pytest.mark.slow)])
-def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_type: str) -> None:
+def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path) -> None:
     """With a tokenizer that gives a word after a space other tokens than the word alone."""
     words, tags = tagged(150)
     bpe = Tokenizer(models.BPE(unk_token="<unk>"))
@@ -77,7 +76,7 @@ def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_typ
         tokenizer_object=bpe, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", model_max_length=96
     )
     tokenizer.save_pretrained(tmp_path / "base")
-    config = small_config(model_type, 3)
+    config = small_config("llama", 3)
     config.vocab_size = len(tokenizer)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

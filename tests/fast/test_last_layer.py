@@ -16,8 +16,6 @@ from small_models import small_batch, small_model
 L = 4
 HEAD_TOKEN_MODULES = {
     "bert": {"attention.self.query", "attention.output", "intermediate", "output"},
-    "roberta": {"attention.self.query", "attention.output", "intermediate", "output"},
-    "electra": {"attention.self.query", "attention.output", "intermediate", "output"},
     "distilbert": {"attention.q_lin", "attention.out_lin", "sa_layer_norm", "ffn", "output_layer_norm"},
     "deberta-v2": {"attention.output", "intermediate", "output"},
     "modernbert": {"attn.Wo", "attn.out_drop", "mlp_norm", "mlp"},
@@ -26,8 +24,13 @@ HEAD_TOKEN_MODULES = {
 }
 
 
-@pytest.mark.parametrize(("cut", "path"), [(None, "packed"), (2, "padded"), (L - 1, "packed"), (L - 1, "padded")])
-@pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
+@pytest.mark.parametrize(
+    ("model_type", "cut", "path"),
+    [
+        *((model_type, *how) for model_type in HEAD_TOKEN_MODULES for how in ((None, "packed"), (L - 1, "padded"))),
+        *((model_type, *how) for model_type in ("bert", "gpt2") for how in ((2, "padded"), (L - 1, "packed"))),
+    ],
+)
 def test_modules_for_the_heads_token_give_the_logits_and_gradients_of_the_whole_layer(model_type, cut, path):
     model = small_model(model_type)
     batch = small_batch(model)

@@ -20,8 +20,7 @@ from frostline.training.updates import backward
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import experiment_of, largest_difference, losses, spec_of, stack_gap, switch_dropout_off, with_states
 
-TYPES = ("bert", "roberta", "distilbert", "deberta-v2")
-MORE_TYPES = [pytest.param(model_type, marks=pytest.mark.slow) for model_type in ("gpt2", "modernbert")]
+TYPES = ("bert", "roberta", "deberta-v2", "gpt2")
 MAX_LENGTH = 30  # some sentences are longer
 WORDS, TAGS = tagged(96)
 SPLITS = {"train": np.arange(48), "validation": np.arange(48, 72), "test": np.arange(72, 96)}
@@ -38,7 +37,7 @@ def context_of(folder):
     return experiment_of(pretrained, tokens, problem, SPLITS, packed=is_packable(pretrained.model))
 
 
-@pytest.fixture(scope="module", params=[*TYPES, *MORE_TYPES])
+@pytest.fixture(scope="module", params=TYPES)
 def experiment(request, tmp_path_factory):
     experiment = context_of(small_base(tmp_path_factory.mktemp("base"), request.param))
     assert experiment.head_reads == "all"
