@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from hypothesis import settings as of_properties
 
 from frostline.data import wording
+from frostline.model import device
 from pages import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
@@ -38,6 +40,8 @@ of_properties.register_profile("same examples", deadline=None, max_examples=60, 
 of_properties.register_profile("new examples", deadline=None, max_examples=300)
 of_properties.load_profile("same examples")
 draw_nothing()
+# Each result names the versions of packages, and reading one takes milliseconds.
+setattr(device, "version", cache(device.version))  # noqa: B010
 wording._for_shell[0] = True  # tests read messages as they are written, with flags
 # Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
 setattr(os, "fsync", lambda descriptor: None)  # noqa: B010

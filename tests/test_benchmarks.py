@@ -6,11 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import frostline
-from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.store import Store
-from tiny import TrainWith
-
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -33,19 +28,3 @@ def test_streaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["raw"]["equal"] and found["raw"]["opens"] and len(found["tables"][0]["rows"]) == 5
     assert str(tmp_path) not in json.dumps(found["raw"])
-
-
-def test_a_stand_in_for_training_publishes_the_same_results_each_time(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_with: TrainWith
-) -> None:
-    """executors.py and killed.py train with it."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from stand_in import stand_in
-
-    train_with(stand_in(0.0))
-    given = {"model": tiny_bert, "train": tiny_table, "tune": "1,all", "seeds": 2, "stack": 1, "workers": 1}
-    for name in ("one", "other"):
-        frostline.sweep(save_model=False, **given, out=tmp_path / name, progress=Progress())
-    one, other = (Store(tmp_path / name).results() for name in ("one", "other"))
-    assert len(one) == 4
-    assert {digest: facts.scores for digest, facts in one.items()} == {d: facts.scores for d, facts in other.items()}

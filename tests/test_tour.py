@@ -20,7 +20,7 @@ import pytest
 from hub_stand_in import hub_running
 from pages import drawn
 from tagged import conll, tagged
-from tiny import BAD, GOOD, Frostline, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, sentences, tiny_bert_folder, write_csv
 
 ROOT = Path(__file__).parents[1]
 HUB_NAME = "google-bert/bert-base-uncased"
@@ -36,11 +36,10 @@ TOUR = dict.fromkeys(PAGES, ("two",)) | {
     "README.md": ("two", "tags"),
     "docs/how-to/ways-to-tune.md": ("two", "tags"),
 }
-SLOW = {"README.md": ("numbers", "labels", "pairs", "MiniLM")}
+SLOW = {"README.md": ("numbers", "labels", "MiniLM")}
 TABLES = {  # the training table of each kind, and one to predict
     "two": ("reviews.csv", "new.csv"),
     "MiniLM": ("few.csv", "new.csv"),
-    "pairs": ("pairs.csv", "new-pairs.csv"),
     "numbers": ("numbers.csv", "new.csv"),
     "labels": ("topics.jsonl", "new.csv"),
     "tags": ("entities.conll", "new.conll"),
@@ -119,13 +118,6 @@ def desk(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     ]
     write_csv(tmp_path / "comments.csv", stars)
     write_csv(tmp_path / "few.csv", few)
-    words = (*GOOD[:3], *BAD[:3])
-    six = [{"text": f"{row['text']} {words[n % 6]}", "label": words[n % 6]} for n, row in enumerate(few)]
-    pairs = [
-        {"text": row["text"], "text_pair": rows[n % 9]["text"], "label": row["label"]} for n, row in enumerate(six)
-    ]
-    write_csv(tmp_path / "pairs.csv", pairs)
-    write_csv(tmp_path / "new-pairs.csv", [{name: row[name] for name in ("text", "text_pair")} for row in pairs[:5]])
     counts = [{"text": row["text"], "label": str(len(row["text"].split()) + n / 100)} for n, row in enumerate(rows)]
     write_csv(tmp_path / "numbers.csv", counts)
     flags = [

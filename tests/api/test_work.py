@@ -23,7 +23,7 @@ from frostline.sweeps.results.folder import Folder, register
 from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.store import Store
 from frostline.training.train import run
-from tiny import Frostline, Notes, TrainWith, assert_same_predictions, plan_of, run_sweep, sentences
+from tiny import Frostline, Notes, TrainWith, assert_same_predictions, plan_of, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")
@@ -101,17 +101,6 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
     assert sorted(results) == sorted(Store(finished_small).results()) and shown.runs_done == shown.runs == 4
     assert shown.done == pytest.approx(shown.total)
     assert_same_predictions(Store(out), Store(finished_small))
-
-
-@pytest.mark.slow
-def test_a_fork_of_a_sweep_trains_what_others_leave(settings: dict[str, Any], finished_small: Path) -> None:
-    """Both processes have two workers each."""
-    many = {**settings, "workers": 2, "stack": 1}
-    processes = [started(lambda: run_sweep(many)) for _ in range(2)]
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
-    assert_same_predictions(Store(Path(settings["out"])), Store(finished_small))
 
 
 def test_relative_paths_are_found_from_another_folder(

@@ -46,7 +46,7 @@ def sharing_of(models: Sequence[Any], tokenizer: Any) -> tuple[Sharing, Anatomy]
     return find_sharing(contents), anatomy
 
 
-@of_property(max_examples=25)
+@of_property(max_examples=12)
 @given(depths=depths, seed=st.integers(0, 1000))
 def test_for_any_cuts_each_layer_runs_once_and_the_logits_are_bitwise_identical(
     depths: list[int], seed: int, tokenizer: Any

@@ -14,7 +14,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.model_files import layers_in_config
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_place
 from frostline.model.ways import Way
-from small_models import REASONS, TYPES, load, small, small_batch, small_model
+from small_models import REASONS, SPECIAL, TAG_TYPES, TYPES, load, small, small_batch, small_model
 
 ENCODER_DECODERS = ("bart", "bigbird_pegasus", "mbart", "mt5", "mvp", "plbart", "t5", "t5gemma", "t5gemma2", "umt5")
 REFUSED = {
@@ -39,6 +39,10 @@ SAMPLE = (  # one or two for each kind of result of the exactness check and of a
 def sampled(names, sample=SAMPLE):
     """All model types. Those that are not in the sample are run with the mark ``every``."""
     return [name if name in sample else pytest.param(name, marks=pytest.mark.every) for name in names]
+
+
+def test_small_models_are_of_types_that_transformers_has_and_only_one_is_missing():
+    assert {*SAMPLE, *REASONS} <= {*TYPES} and {*SPECIAL} <= {*TYPES, *TAG_TYPES} and len(REASONS) <= 1
 
 
 def parameters_at(model, anatomy, place):

@@ -37,6 +37,7 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
 
 
 def test_training_lengths_together_have_the_results_of_each_alone(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings |= {"seeds": 1}
     alone = [run_sweep(settings, num_train_epochs=epochs, out=tmp_path / f"{epochs}") for epochs in (1, 2)]
     both = run_sweep(settings, num_train_epochs=2)
     both = run_sweep(settings, num_train_epochs="1,2")
@@ -78,6 +79,7 @@ def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: d
 
 
 def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(settings: dict[str, Any]) -> None:
+    settings |= {"seeds": 1}
     run_sweep(settings, tune="0,1")
     both = run_sweep(settings, tune_modules="pooler,layer.1", tune=None)
     assert set(both.table().recipe) == {"head only", "last 1", "named"} and set(both.table().status) == {"done"}

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,17 +133,6 @@ def test_folders_that_cannot_be_merged_are_refused(part: Part, tmp_path: Path) -
     write_search(b := part("b", [1]), record_of())
     with pytest.raises(FrostlineError, match="/b is the folder of a search"):
         merge([a, b], tmp_path / "c")
-
-
-def test_of_processes_that_merge_into_one_folder_one_publishes_all_runs(part: Part, tmp_path: Path) -> None:
-    folders = [part("a", [0]), part("b", [1])]
-    command = [sys.executable, "-m", "frostline", "merge", *map(str, folders), "--out", str(tmp_path / "c")]
-    team = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    ended = [(process.communicate()[1], process.returncode) for process in team]
-    assert sorted(code for _, code in ended) == [0, 2, 2], ended
-    assert all(code == 0 or "c exists" in said for said, code in ended)
-    assert Folder(tmp_path / "c").counts() == {"done": 4, "failed": 0, "pending": 0}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
 
 
 def test_files_of_a_user_beside_the_new_folder_stay(part: Part, tmp_path: Path) -> None:

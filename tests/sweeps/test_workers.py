@@ -151,11 +151,8 @@ def test_results_record_how_many_runs_were_trained_at_the_same_time(settings: di
     results = Store(Path(settings["out"])).results().values()
     concurrent = {(one.spec.recipe.k, one.spec.seed): one.provenance.workers for one in results}
     assert concurrent == {(1, 0): 1, (0, 0): 2, (0, 1): 2, (1, 1): 2}
-    for tune, together in (("0,1", 2), ("1", 1)):  # stacks, not runs, are trained at the same time
-        other = run_sweep(
-            {**settings, "tune": tune, "seeds": 3, "stack": 3, "out": Path(settings["out"]).with_name(tune)}
-        )
-        assert {one.provenance.workers for one in Store(other.folder).results().values()} == {together}
+    other = run_sweep({**settings, "tune": "1", "seeds": 3, "stack": 3, "out": Path(settings["out"]).with_name("p")})
+    assert {one.provenance.workers for one in Store(other.folder).results().values()} == {1}  # stacks count, not runs
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

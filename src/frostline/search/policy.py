@@ -43,14 +43,21 @@ class Batch:
     Attributes:
         candidates: What is trained.
         why: The reason, as a sentence.
-        gain: The expected gain, in score; infinite in the initial design, which is always trained.
-        price: The price of its time, in score.
+        net: Its expected gain less the price of its time, in score; infinite in the initial design, which is always trained.
     """
 
     candidates: tuple[Candidate, ...]
     why: str
-    gain: float = math.inf
-    price: float = 0.0
+    net: float = math.inf
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """What the next batch may be, with its expected gain and the price of its time, both in score."""
+
+    batch: Batch
+    gain: float
+    price: float
 
     @property
     def net(self) -> float:
@@ -266,15 +273,15 @@ def _next(seen: Observations) -> Batch | Stop:
     ranked = acquisitions(seen)
     if not ranked:
         return Stop("Every run that the search may train is trained.")
-    best = next((one for one in ranked if seen.fits_budget(one.candidates)), None)
+    best = next((one for one in ranked if seen.fits_budget(one.batch.candidates)), None)
     if best is not None and best.net > NEGLIGIBLE:
-        found = seen.missing(best.candidates)
+        found = seen.missing(best.batch.candidates)
         for other in ranked:  # for idle workers: candidates of other batches that do not make it longer
-            more = seen.missing([*found, *other.candidates])
+            more = seen.missing([*found, *other.batch.candidates])
             longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
-        return replace(best, candidates=found)
+        return Batch(found, best.batch.why, best.net)
     # one run of each recipe that was not tried and may win, as far as the budget allows
     brief: tuple[Candidate, ...] = ()
     for recipe in seen.space.recipes:
@@ -283,9 +290,9 @@ def _next(seen: Observations) -> Batch | Stop:
         if able and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
             brief = with_one
     if brief:
-        return Batch(brief, "Try every candidate that may win and whose run takes seconds.", gain=0.0)
+        return Batch(brief, "Try every candidate that may win and whose run takes seconds.", net=0.0)
     if ranked[0].net > NEGLIGIBLE:
-        wanted = ranked[0]
+        wanted = ranked[0].batch
         needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.seconds_left)
         return Stop(
             f"The budget ended before the next step: {wanted.why} It takes about {duration(needed)}, and only {duration(left)} "
@@ -295,11 +302,11 @@ def _next(seen: Observations) -> Batch | Stop:
     most = max(ranked, key=lambda one: one.gain)
     return Stop(
         f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
-        f"{duration(seen.predicted_seconds(most.candidates))} of training, less than the time is worth."
+        f"{duration(seen.predicted_seconds(most.batch.candidates))} of training, less than the time is worth."
     )
 
 
-def acquisitions(seen: Observations) -> list[Batch]:
+def acquisitions(seen: Observations) -> list[Acquisition]:
     """All that may be trained next, the best first. The reference has a score."""
     surrogate = seen.surrogate()
     assert surrogate is not None
@@ -342,7 +349,7 @@ def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
 
 
-def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
+def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
     """One more seed of one recipe."""
     for recipe in seen.space.recipes:
         if candidates := next_seed(seen, recipe):
@@ -352,10 +359,10 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
             gain = surrogate.gain(seen.in_full_stacks(candidates), seen.best_elsewhere)
-            yield Batch(candidates, why, gain, _price(seen, candidates))
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
 
 
-def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
+def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
     """The next seed of both best choices, judged by the gain of several such seeds: a single one may not be enough to decide."""
     ranked = sorted(seen.space.recipes, key=surrogate.value, reverse=True)
     for seeds in ROUNDS:
@@ -366,9 +373,11 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
         first, *others = dict.fromkeys(one.recipe for one in rounds[0])
         names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
         share = 1 / seeds
-        yield Batch(
-            tuple(rounds[0]),
-            f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
+        yield Acquisition(
+            Batch(
+                tuple(rounds[0]),
+                f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
+            ),
             share * surrogate.gain(seen.in_full_stacks(every), seen.best_elsewhere),
             share * _price(seen, every),
         )
@@ -383,7 +392,7 @@ def possible_gain(mean: float, spread: float, most: float) -> float:
     return max(0.0, positive_part(mean) - positive_part(mean - most))
 
 
-def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
+def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
     """Neighbours of the best learning rate of each recipe, unless a run failed at this or at a lower one.
 
     A wanted certainty is not about the best score, so then there are none.
@@ -406,4 +415,4 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
             most = seen.rule.highest_value(seen.space.cost(recipe)) - best
             gain = possible_gain(mean, RATE_SPREAD, most)
             why = f"Try another learning rate for {in_words(recipe)}."
-            yield Batch(candidates, why, gain, _price(seen, candidates))
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))

@@ -1,7 +1,6 @@
-"""Several train sizes, or several tasks of one model, compared.
+"""Several train sizes: from which size full fine-tuning is better, and whether the best k depends on the size.
 
-Of sizes: from which one full fine-tuning is better, and whether the best k depends on the size. Of tasks: ranks, the worst one,
-and the smallest k that reaches the target in every one.
+Several tasks of one model: ranks, the worst task, and the smallest k that reaches the target in every task.
 """
 
 from collections.abc import Mapping, Sequence, Set
