@@ -14,6 +14,12 @@ import psutil, torch
 from frostline.fast.switch import glibc, memory_reused
 from frostline.model.device import anonymous_memory
 
+with memory_reused():
+    pass
+before = glibc().mallinfo2().hblks
+blocks = [bytearray(1 << 20) for _ in range(8)]
+print(glibc().mallinfo2().hblks - before)
+del blocks
 for release in (False, True):
     held = [anonymous_memory(psutil.Process())]
     with memory_reused(release_large=release):
@@ -23,16 +29,13 @@ for release in (False, True):
         held.append(anonymous_memory(psutil.Process()))
     held.append(anonymous_memory(psutil.Process()))
     print(*held)
-before = glibc().mallinfo2().hblks
-blocks = [bytearray(1 << 20) for _ in range(8)]
-print(glibc().mallinfo2().hblks - before)
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such settings")
 def test_freed_memory_is_kept_or_released_and_afterwards_medium_blocks_are_not_mapped_individually() -> None:
     printed = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True).stdout
-    *of_memory, mapped = printed.splitlines()
+    mapped, *of_memory = printed.splitlines()
     for line, released in zip(of_memory, (False, True), strict=True):
         before, held, freed, after = map(int, line.split())
         assert held - before > 200 << 20
