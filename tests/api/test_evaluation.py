@@ -124,3 +124,10 @@ def test_words_that_were_cut_off_are_not_scored() -> None:
     assert found.scores["entity_f1"].estimate == pytest.approx(2 / 3)
     assert found.scores["token_accuracy"].estimate == pytest.approx(4 / 5)
     assert [(one.label, one.examples, one.recall.estimate) for one in found.classes] == [("x", 1, 1.0)]
+
+
+def test_small_numbers_are_not_written_as_zero() -> None:
+    numbers = np.array([1234567.125, 3.14159265, -0.25, 2.5e-9])
+    texts = Texts(**texts_of(np.arange(4)))
+    written = Outputs.of_task(REGRESSION, (), None).of_logits(texts, numbers[:, None], 0).to_pandas()["prediction"]
+    assert written.tolist() == pytest.approx(numbers.tolist(), rel=1e-5)

@@ -120,7 +120,7 @@ def test_tasks_of_ray_train_the_runs(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", stand_in := RayHere())  # type: ignore[arg-type]
-    got = frostline(*words, "--executor", "ray", "--cpus", "1", "--learning-rate", "1e-3")
+    got = frostline(*words, "--executor", "ray", "--cpus", "1")
     assert got.code == 0, got.err
     assert {run["num_cpus"] for run in stand_in.options} == {1} and "report.html" in got.out
     assert Folder(here / "o").counts() == {"done": len(Folder(here / "o").runs), "failed": 0, "pending": 0}

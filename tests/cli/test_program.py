@@ -33,7 +33,7 @@ def program(here: Path) -> tuple[list[str], dict[str, str]]:
     """The command of a sweep with nine runs in its own process, and its environment."""
     command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return [*command, "--seeds", "3", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
+    return [*command, "--seeds", "3", "--out", "o", *FAST[2:], "--num-train-epochs", "3"], environment
 
 
 def wait_for_runs(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:

@@ -99,3 +99,11 @@ def test_the_words_model_predicts_numbers_of_any_size(tiny_bert: Path) -> None:
     far = {name: replace(part, targets=part.targets - 1e6) for name, part in experiment.examples.items()}
     fitted = ESTIMATORS["words"].fit(WORDS, replace(experiment, examples=far), None)
     assert (fitted.logits(experiment.splits["test"], "test") < -9e5).all()
+
+
+def test_tiny_numbers_that_differ_are_not_the_same(tiny_bert: Path) -> None:
+    """Such as concentrations in moles: numbers up to 1e-6 counted as equal, so that the run was degenerate."""
+    experiment = context_of(tiny_bert, regression=True)
+    small = {name: replace(part, targets=part.targets * 1e-9) for name, part in experiment.examples.items()}
+    problem = replace(experiment.problem, targets=experiment.problem.targets * 1e-9)
+    assert run(WORDS, replace(experiment, examples=small, problem=problem)).record.outcome == "ok"

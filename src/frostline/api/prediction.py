@@ -202,7 +202,8 @@ class Predictions(Predicted):
     def cells(self, n: int) -> dict[str, Any]:
         """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
         if not self.classes:
-            return {"prediction": round(float(self.values[n, 0]), 6)}
+            number = float(self.values[n, 0])  # a small one keeps six digits
+            return {"prediction": round(number, 6) if abs(number) >= 1 else float(f"{number:.6g}")}
         found = (self._label(n), *(round(float(p), 6) for p in self.values[n]))
         return dict(zip(self.cell_columns(), found, strict=True))
 

@@ -90,6 +90,8 @@ def with_settings(
             if "=" in weights:  # a table, as in a file
                 parts = [part.rpartition("=") for part in comma_separated(weights)]
                 given["class_weights"] = {label: weight for label, _, weight in parts}
+                if len(given["class_weights"]) < len(parts):
+                    raise FrostlineError(f"--class-weights {weights} names a label twice: give one weight for each.")
             of_file = {name: value for name, value in of_file.items() if name not in NOT_SETTINGS}
             command({**others, **of_file, **given}, **own_flags)
 
@@ -196,12 +198,14 @@ def split_pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
     """``a=b,c=d`` as a dictionary.
 
     Raises:
-        FrostlineError: A part is not of the form NAME=VALUE.
+        FrostlineError: A part is not of the form NAME=VALUE, or a name is there twice.
     """
-    found = {}
+    found: dict[str, str] = {}
     for word in (part for some in words or () for part in comma_separated(some)):
         name, equals, value = word.partition("=")
         if not (name.strip() and equals and value.strip()):
             raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE; separate several with commas.")
+        if name.strip() in found:
+            raise FrostlineError(f"{flag} has {name.strip()!r} twice: give one value for it.")
         found[name.strip()] = value.strip()
     return found

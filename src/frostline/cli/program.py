@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from threading import current_thread, main_thread
 from typing import Annotated, Any, NoReturn, TextIO
@@ -71,12 +71,30 @@ class PanelCommand(TyperCommand):
         if self.name in FIRST and HELP_ALL in args:
             ctx.meta[HELP_ALL], args = True, ["--help"]
         try:
+            self._refuse_lost_values(*self.make_parser(ctx).parse_args(list(args)))
             return super().parse_args(ctx, args)
         except Exception as error:
             similar = getattr(error, "possibilities", None)  # of Typer's error, the most similar name first
             if similar:
                 error.possibilities = similar[:1]  # type: ignore[attr-defined]
             raise
+
+    def _refuse_lost_values(self, values: Mapping[str, Any], _: object, given: Sequence[Any]) -> None:
+        """Refuse a flag with one value that is there twice, or that has another flag for its value, as of an empty variable.
+
+        Raises:
+            FrostlineError: There is one. The parser would take the last value, or the other flag.
+        """
+        known = {flag for one in self.params for flag in (*one.opts, *one.secondary_opts)}
+        for one in given:
+            if one.param_type_name == "argument" or one.is_flag or one.multiple:
+                continue
+            if values[one.name] in known:
+                raise FrostlineError(f"{one.opts[0]} has no value: {values[one.name]} follows it. Give one.")
+            if given.count(one) > 1:
+                raise FrostlineError(
+                    f"{one.opts[0]} is there twice: give it once, and several values separated by commas, where it takes them."
+                )
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write one section for each panel, or one for the first flags."""

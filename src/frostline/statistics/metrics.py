@@ -379,11 +379,14 @@ def score(targets: Array, logits: Array, task_type: str, labels: Sequence[str] =
     return {metric.name: metric.score(*counted) for metric in suitable}
 
 
-def is_constant(logits: Array, task_type: str) -> bool:
-    """Whether the model predicts the same for every row of ``[n, C]``, or for every word of ``[n, W, C]``."""
+def is_constant(logits: Array, task_type: str, spread: float = 1.0) -> bool:
+    """Whether the model predicts the same for every row of ``[n, C]``, or for every word of ``[n, W, C]``.
+
+    Numbers also if they differ by no more than rounding does, beside their size or the ``spread`` of the targets, up to 1.
+    """
     predictions = predict(logits, task_type)
     if task_type == REGRESSION:
-        return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
+        return bool(np.ptp(predictions) <= 1e-6 * max(min(spread, 1.0), float(np.abs(predictions).max())))
     if task_type == TOKENS:
         predictions = predictions[predictions >= 0]
     return bool((predictions == predictions[:1]).all())

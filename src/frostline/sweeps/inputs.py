@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def _depth(given: Any) -> int | None:
     if given is None or given == ALL_LAYERS:
         return None
     try:
-        return int(given)
+        return int(given) if isinstance(given, str) else index(given)
     except (TypeError, ValueError):
         raise FrostlineError(
             f"--depth cannot be {given!r}: give numbers of layers and {ALL_LAYERS}, or {AUTO} alone."

@@ -121,7 +121,8 @@ class Problem:
     def is_degenerate(self, logits: NDArray[np.float32], rows: Rows) -> bool:
         """Whether the model predicts the same for all of these rows, and their targets differ."""
         targets = self.targets[rows]
-        return is_constant(logits, self.task_type) and bool((targets != targets[0]).any())
+        spread = float(np.ptp(targets)) if self.task_type == REGRESSION else 1.0
+        return is_constant(logits, self.task_type, spread) and bool((targets != targets[0]).any())
 
     def logits(self, forward: Forward, rows: Rows, batch: int) -> NDArray[np.float32]:
         """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of examples of similar length."""
