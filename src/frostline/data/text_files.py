@@ -150,6 +150,12 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
             f"Warning: {path}: a cell has lines that look like rows of their own (row {which}), as if a quotation mark began one "
             "text and ended a later one; double such marks and put the text in double quotes, or save the file as .tsv."
         )
+    if separator == "\t" and (quoted_as_csv := _rows_quoted_as_csv(complete)):
+        which = first_rows([rows[n] for n in quoted_as_csv])
+        notes.append(
+            f"Warning: {path}: cells are in quotation marks, and those inside are doubled (row {which}), as pandas writes them. "
+            "In tab-separated files all of these belong to the text; save the file as .csv with commas."
+        )
     return Table(
         name=str(path),
         columns={name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)},
@@ -216,6 +222,20 @@ def _rows_in_cells(separator: str, rows: Sequence[Sequence[str]]) -> list[int]:
         for n, cells in enumerate(rows)
         if any("\n" in cell and any(is_row(line, m) for line in cell.split("\n")) for m, cell in enumerate(cells))
     ]
+
+
+QUOTED = re.compile(r'"(?:[^"]|"")*"')  # a cell as CSV quotes it
+
+
+def _rows_quoted_as_csv(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The positions of rows with a cell that CSV has quoted; none unless this is so of every cell with a quotation mark.
+
+    Texts may be quotations. So a cell has to have doubled marks inside.
+    """
+    marked = [(n, cell) for n, cells in enumerate(rows) for cell in cells if '"' in cell]
+    if not all(QUOTED.fullmatch(cell) for _, cell in marked) or not any('""' in cell[1:-1] for _, cell in marked):
+        return []
+    return list(dict.fromkeys(n for n, _ in marked))
 
 
 class _Object(dict[str, Any]):
