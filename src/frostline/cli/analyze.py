@@ -79,6 +79,16 @@ def analyze(
         protocol = load_protocol(as_published)
     words = [word for some in metric or () for word in comma_separated(some)]
     for_every_task = [word for word in words if "=" not in word]
+    if len(for_every_task) > 1:
+        raise FrostlineError(
+            f"--metric has {' and '.join(for_every_task)} for all tasks: give one, or TASK=NAME for each."
+        )
+    of_tables = {"--columns": columns, "--set": set_, "--encoding": encoding, "--metric": metric, "--chance": chance}
+    given = [flag for flag, value in {**of_tables, "--unpaired": not paired}.items() if value]
+    if given and all(source.is_dir() for source in sources):
+        raise FrostlineError(
+            f"{given[0]} is for tables of results, and the sweep in {sources[0]} has its own: leave it out."
+        )
     metrics = split_pairs("--metric", [word for word in words if "=" in word])
     metrics |= {"": for_every_task[0]} if for_every_task else {}
     chances = split_pairs("--chance", chance)
