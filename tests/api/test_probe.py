@@ -74,6 +74,10 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     [
         (["--kind", "tree"], "There is no kind of probe 'tree': give ridge or logistic"),
         (["--label-column", "lable"], "there is no column 'lable'"),
+        (
+            ["--task-type", "regression", "--label-column", "words", "--kind", "logistic"],
+            "--kind logistic is for one label",
+        ),
         (["--out", "full"], "full exists and contains no probes"),
         (["--max-length", "4"], "would be truncated"),
     ],
@@ -83,8 +87,9 @@ def test_mistakes_are_one_message_and_write_nothing(
 ) -> None:
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
-    words = ["--model", tiny_bert, "--train", tables["train"], "--text-column", "text", "--label-column", "label"]
-    result = frostline("probe", *words, *more)
+    words = ["--model", tiny_bert, "--train", tables["train"], "--text-column", "text"]
+    label = [] if "--label-column" in more else ["--label-column", "label"]
+    result = frostline("probe", *words, *label, *more)
     assert result.code == 2 and message in result.err and result.err.count("\n") == 1, result.err
     assert not Path("frostline-probe").exists()
 

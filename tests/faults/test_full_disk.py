@@ -44,8 +44,8 @@ def fill(disk: Path, pages: int) -> None:
 def test_a_command_ends_with_one_sentence_and_the_same_command_goes_on(
     disk: Path, settings: dict[str, Any], finished_small: Path, frostline: Frostline
 ) -> None:
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    words += [f"--out={disk / 'o'}", "--stack=1", "--workers=1"]
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in {**settings, "out": disk / "o"}.items()]
+    words += ["--stack=1", "--workers=1"]
     codes = list[int]()
     for pages in (3, 25, 50, 0):
         fill(disk, pages) if pages else (disk / "ballast").unlink()

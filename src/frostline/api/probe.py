@@ -73,9 +73,9 @@ def probe(
     model_folder(spec.model, spec.revision, ["config.json"])
     from frostline.report.probe_report import write_probes  # a mistake is answered before these import torch
 
-    if kind != "ridge" and any(one.train.has_label_sets for one in data):
+    if kind != "ridge" and any(one.train.has_label_sets or not one.task.labels for one in data):
         raise FrostlineError(
-            f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
+            f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits labels and numbers."
         )
     found = _fitted(spec, data, metrics, kind, folder, progress)
     if folder is not None:

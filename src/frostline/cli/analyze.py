@@ -84,7 +84,7 @@ def analyze(
             f"--metric has {' and '.join(for_every_task)} for all tasks: give one, or TASK=NAME for each."
         )
     of_tables = {"--columns": columns, "--set": set_, "--encoding": encoding, "--metric": metric, "--chance": chance}
-    given = [flag for flag, value in {**of_tables, "--unpaired": not paired}.items() if value]
+    given = [flag for flag, value in of_tables.items() if value]
     if given and all(source.is_dir() for source in sources):
         raise FrostlineError(
             f"{given[0]} is for tables of results, and the sweep in {sources[0]} has its own: leave it out."
