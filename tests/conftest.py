@@ -27,8 +27,9 @@ from hypothesis import settings as of_properties
 
 from frostline.data import wording
 from frostline.model import device
+from frostline.sweeps import plan as plans
 from pages import draw_nothing, drawn
-from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
+from tiny import QUICK, SMALL, CommandResult, Frostline, remembered, run_sweep, sentences, tiny_bert_folder, write_csv
 
 atexit.register(shutil.rmtree, os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
 
@@ -42,6 +43,8 @@ of_properties.load_profile("same examples")
 draw_nothing()
 # Each result names the versions of packages, and reading one takes milliseconds.
 setattr(device, "version", cache(device.version))  # noqa: B010
+# Sweeps check the cuts of the same models again and again. The tests in tests/frozen check the check.
+plans.check = remembered(plans.check)
 wording._for_shell[0] = True  # tests read messages as they are written, with flags
 # Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
 setattr(os, "fsync", lambda descriptor: None)  # noqa: B010

@@ -17,6 +17,9 @@ from frostline.api.keywords import split_off_tables
 from frostline.api.results import Results
 from frostline.api.sweep import plan, sweep
 from frostline.data.files import seal_toml, unseal_toml
+from frostline.fast.switch import SPEED_UPS, enabled
+from frostline.frozen.exactness import Check
+from frostline.model.weights import digest_of, is_unread
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
@@ -123,6 +126,23 @@ SMALL = {**QUICK, "num_train_epochs": 1, "train_size": 20, "test": "none"}
 def contents(folder: Path) -> dict[str, bytes]:
     """The content of every file in a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def remembered(check: Callable[..., list[Check]]) -> Callable[..., list[Check]]:
+    """The exactness check, which is not repeated for a model with the same modules and weights below its head, all in memory."""
+    found: dict[tuple[object, ...], list[Check]] = {}
+
+    def look_up(model: Any, **options: Any) -> list[Check]:
+        weights = model.base_model.state_dict()
+        if any(map(is_unread, weights.values())):
+            return check(model, **options)
+        digests = (f"{name} {digest_of(value)}" for name, value in weights.items())
+        key = (type(model), *digests, repr(model), str(model.config), repr(options), *map(enabled, SPEED_UPS))
+        if key not in found:
+            found[key] = check(model, **options)
+        return found[key]
+
+    return look_up
 
 
 def settings_of(**settings: Any) -> Settings:

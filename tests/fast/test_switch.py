@@ -13,9 +13,8 @@ from torch import nn
 import frostline
 from frostline import FrostlineError
 from frostline.fast.switch import SPEED_UPS, enabled, forwards_replaced, objects_frozen
-from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
-from tiny import tiny_bert_folder
+from tiny import run_sweep, tiny_bert_folder
 
 pytestmark = pytest.mark.usefixtures("every_speed_up")
 
@@ -59,7 +58,7 @@ def scores(tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         out = tmp_path_factory.mktemp("switch") / "out"
         settings = {"tune": "0,1,all", "seeds": 1, "num_train_epochs": 1, "train_size": 48, "test": "none"}
         model = tiny_bert_folder(out.parent / "model", dropout=0.0)
-        frostline.sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings)
+        run_sweep({"model": model, "train": tiny_table, "out": out, "precision": "float32", **settings})
         return {
             (str(run.spec.recipe), score.metric): score.value
             for run in Folder(out).store.results().values()
