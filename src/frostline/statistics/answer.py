@@ -360,8 +360,7 @@ class KOverSizes:
     Attributes:
         full_better_from: The train size from which full fine-tuning is significantly better; None: from none.
         slope: How much ``k - full`` changes with ten times as many examples, with its 95 % interval.
-        spread_ratio: The standard deviation between seeds relative to that of full fine-tuning; None if the latter is 0.
-        slope_p_holm, spread_p_holm: The p-values adjusted over all k.
+        slope_p_holm: The p-value of no change, adjusted over all k.
     """
 
     recipe: Recipe
@@ -371,9 +370,6 @@ class KOverSizes:
     slope_high: float | None = None
     slope_p: float | None = None
     slope_p_holm: float | None = None
-    spread_ratio: float | None = None
-    spread_p: float | None = None
-    spread_p_holm: float | None = None
 
 
 @dataclass(kw_only=True)

@@ -5,7 +5,6 @@ Several tasks of one model: ranks, the worst task, and the smallest k that reach
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
@@ -14,7 +13,7 @@ from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Difference, KOverSizes, OperatingPoint, SizeAnswer, TaskAnswer
 from frostline.statistics.curve import DECIDED, UNDECIDED
-from frostline.statistics.inference import QUANTILE, Array, Ratio, holm
+from frostline.statistics.inference import QUANTILE, Ratio, holm
 from frostline.statistics.recipe import FULL, Recipe
 
 Shares = Mapping[str, Mapping[Recipe, Ratio | None]]  # task -> k -> share of full fine-tuning's score or gain
@@ -165,21 +164,13 @@ def _operating_point(
     )
 
 
-PERMUTATIONS = 10_000
-
-
 def over_sizes(curves: Sequence[SizeAnswer]) -> list[KOverSizes]:
     """Each k but the reference over several train sizes, compared with full fine-tuning.
 
     The slope is the least-squares slope of the sizes' differences over log10 of the train size. Their errors are treated as
     independent, with Satterthwaite's degrees of freedom. A k needs two sizes with at least two runs each.
-
-    For the spread, k and full fine-tuning are compared on the same number of runs at each size: their first seeds, with failed
-    runs. The ratio is that of the standard deviations, pooled over the sizes. Its p-value is from a permutation test of Brown
-    and Forsythe's statistic: within each size, absolute deviations from the cell's median are reassigned between k and full.
-    With equal spreads, p is below 0.05 in at most 5 % of the cases, on normal and on heavy-tailed scores.
     """
-    rising, generator = sorted(curves, key=_size), np.random.default_rng(0)
+    rising = sorted(curves, key=_size)
     # full is no k to compare, also at a size where all its runs have failed
     full = {curve.reference for curve in rising if curve.reference_is_full}
     names = dict.fromkeys(
@@ -189,11 +180,9 @@ def over_sizes(curves: Sequence[SizeAnswer]) -> list[KOverSizes]:
     for name in names:
         found.append(row := KOverSizes(recipe=name, full_better_from=_full_better_from(rising, name)))
         _add_slope(row, rising)
-        _add_spread(row, rising, generator)
-    for key in ("slope", "spread"):
-        known = [(row, p) for row in found if (p := getattr(row, f"{key}_p")) is not None]
-        for (row, _), p in zip(known, holm([p for _, p in known]), strict=True):
-            setattr(row, f"{key}_p_holm", p)
+    known = [(row, row.slope_p) for row in found if row.slope_p is not None]
+    for (row, _), p in zip(known, holm([p for _, p in known]), strict=True):
+        row.slope_p_holm = p
     return found
 
 
@@ -225,56 +214,6 @@ def _add_slope(row: KOverSizes, rising: Sequence[SizeAnswer]) -> None:
     half = float(scipy.stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
     row.slope_low, row.slope_high = slope - half, slope + half
     row.slope_p = float(2 * scipy.stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
-
-
-def _add_spread(row: KOverSizes, rising: Sequence[SizeAnswer], generator: np.random.Generator) -> None:
-    """Add the spread between seeds relative to that of full fine-tuning, and the p-value of equal spreads."""
-    pairs = [_equally_many(curve, row.recipe) for curve in rising if curve.reference_is_full]
-    if both := [pair for pair in pairs if len(pair[0]) > 1]:
-        ours, theirs = (sum(float(pair[side].var(ddof=1)) * (len(pair[0]) - 1) for pair in both) for side in (0, 1))
-        row.spread_ratio = (ours / theirs) ** 0.5 if theirs > 0 else None
-        row.spread_p = _permutation_p(both, generator)
-
-
-def _equally_many(curve: SizeAnswer, name: str) -> tuple[Array, Array]:
-    """The scores of k and of full fine-tuning at one size: of both the first n, where n is the smaller number of runs."""
-    cells = [curve.cell(k) for k in (name, curve.reference)]
-    both = [
-        [point.validation_best for point in cell.points if point.validation_best is not None] if cell else []
-        for cell in cells
-    ]
-    fewest = min(map(len, both))
-    return np.array(both[0][:fewest], float), np.array(both[1][:fewest], float)
-
-
-def _deviations(scores: Array) -> Array:
-    """Absolute deviations from the median without the smallest one, so that they can be permuted (Hines and Hines 2000).
-
-    For an odd number of scores the smallest deviation is 0. For an even number it equals the next one.
-    """
-    return np.sort(abs(scores - np.median(scores)))[1:]
-
-
-def _permutation_p(both: Sequence[tuple[Array, Array]], generator: np.random.Generator) -> float:
-    blocks = []
-    for ours, theirs in both:
-        deviations = np.concatenate([_deviations(side) for side in (ours, theirs)])
-        scale = deviations.mean()
-        if scale > 0:
-            blocks.append((deviations / scale, len(ours) - 1))
-    if not blocks:
-        return 1.0
-
-    def statistic(permuted: bool) -> Any:
-        total = np.zeros(PERMUTATIONS if permuted else 1)
-        for deviations, count in blocks:
-            assigned = np.tile(deviations, (len(total), 1))
-            assigned = generator.permuted(assigned, axis=1) if permuted else assigned
-            total += assigned[:, :count].mean(1) - assigned[:, count:].mean(1)
-        return total
-
-    observed = abs(float(statistic(False)[0]))
-    return float((1 + (abs(statistic(True)) >= observed - 1e-12).sum()) / (1 + PERMUTATIONS))
 
 
 def _differences(rising: Sequence[SizeAnswer], name: Recipe) -> list[tuple[int, Difference]]:

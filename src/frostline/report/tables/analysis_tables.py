@@ -222,13 +222,9 @@ def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
         Column("slope", slope, formatting.difference, ends=("slope_low", "slope_high")),
         Column("slope_p"),
         Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
-        Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),
-        Column("spread_p"),
-        Column("spread_p_holm", "p-value of\nthe spread\n(Holm)", formatting.p_value),
     )
     caption = (
         "Compared with full fine-tuning over all train sizes. The difference is the score of k less that of full fine-tuning: "
-        "if it falls, full fine-tuning gains more from more examples. The spread is the standard deviation between seeds, with "
-        "failed runs, pooled over the sizes; below 1, k varies less than full fine-tuning."
+        "if it falls, full fine-tuning gains more from more examples."
     )
     return ReportTable("sizes", "Train sizes", caption, columns, tuple(map(Row, rows)))
