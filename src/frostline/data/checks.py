@@ -29,11 +29,8 @@ class Lengths(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    min: float
     median: float
-    mean: float
     percentile_95: float
-    max: float
 
 
 class SplitReport(BaseModel):
@@ -43,7 +40,6 @@ class SplitReport(BaseModel):
         rows: The number of rows.
         label_counts: The number of rows of each label, or of words with each tag; empty for regression.
         without_label: The number of rows without any label.
-        target_range: The smallest and the largest target; None for classification.
         characters: Statistics of the text lengths in characters. The two texts of a pair count together.
         empty_texts: The number of rows with an empty text.
         empty_rows: The row numbers of the first ten empty texts.
@@ -54,7 +50,6 @@ class SplitReport(BaseModel):
     rows: NonNegativeInt
     label_counts: dict[str, NonNegativeInt]
     without_label: NonNegativeInt
-    target_range: list[float] | None
     characters: Lengths
     empty_texts: NonNegativeInt
     empty_rows: list[int]
@@ -247,19 +242,11 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
     else:
         known = examples.targets[examples.targets != NO_WORD] if classes else []  # [N], or all words
         counts = np.bincount(np.asarray(known, np.int64), minlength=len(task.labels))
-    bounds = [float(examples.targets.min()), float(examples.targets.max())]
     return SplitReport(
         rows=len(examples),
         label_counts=dict(zip(task.labels, counts.tolist(), strict=True)) if classes else {},
         without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,
-        target_range=None if classes else bounds,
-        characters=Lengths(
-            min=float(lengths.min()),
-            median=float(np.median(lengths)),
-            mean=float(lengths.mean()),
-            percentile_95=float(np.percentile(lengths, 95)),
-            max=float(lengths.max()),
-        ),
+        characters=Lengths(median=float(np.median(lengths)), percentile_95=float(np.percentile(lengths, 95))),
         empty_texts=int(empty.sum()),
         empty_rows=examples.rows[empty][:SHOWN_ROWS].tolist(),
     )
