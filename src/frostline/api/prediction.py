@@ -34,7 +34,7 @@ from frostline.statistics.class_outputs import OUTPUTS, calibration, intervals_b
 from frostline.statistics.inference import Ratio
 from frostline.statistics.metrics import defined, metrics_for
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.training.saved_estimators import SavedEstimator, read_estimator
+from frostline.training.saved_estimators import read_estimator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -405,8 +405,18 @@ def predict(
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
     saved, of_words = read_estimator(folder), predicts_tags(folder)
+    # wrong options are refused before the model is loaded
     of_text = {"--threshold": threshold, "--text-pair-column": text_pair_column}
-    _refuse_options(folder, saved, of_text if of_words else {}, threshold=threshold, stream=stream, base=base)
+    if of_words and (given := [flag for flag, value in of_text.items() if value is not None]):
+        raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
+    if stream and saved and saved.facts.probe is None:
+        raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
+    if base and not (saved and saved.facts.probe):
+        raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
+    if threshold is not None:
+        _probability(threshold)
+        if task := trained_task(folder):
+            Outputs.of_task(task.task_type, task.labels, threshold)
     texts = as_texts(
         texts,
         trained_columns(folder),
@@ -441,28 +451,6 @@ def predict(
         assert tokens is not None
         return outputs.of_words(texts, logits, tokens, truncated)
     return outputs.of_logits(texts, logits, truncated)
-
-
-def _refuse_options(
-    folder: str | Path,
-    saved: SavedEstimator | None,
-    unsuitable: Mapping[str, object],
-    *,
-    threshold: float | None,
-    stream: bool | None,
-    base: str | Path | None,
-) -> None:
-    """Refuse wrong options before the model is loaded. ``unsuitable`` are those that are for whole texts only."""
-    if given := [flag for flag, value in unsuitable.items() if value is not None]:
-        raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
-    if stream and saved and saved.facts.probe is None:
-        raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
-    if base and not (saved and saved.facts.probe):
-        raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
-    if threshold is not None:
-        _probability(threshold)
-        if task := trained_task(folder):
-            Outputs.of_task(task.task_type, task.labels, threshold)
 
 
 def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words: bool = False, **columns: Any) -> Texts:
