@@ -132,7 +132,7 @@ def test_settings_that_label_sets_do_not_have_are_refused(
 
 def test_probes_and_the_words_model_predict_labels(tiny_bert: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
-    (found,) = probe(out=tmp_path / "probes", **settings)
+    found = probe(out=tmp_path / "probes", **settings)
     report = found.report
     assert report.metric == "f1_micro" and report.best.validation > report.chance and report.tfidf_score is not None
     predictions = frostline.predict(tmp_path / "probes" / "probe", table(5)["text"].tolist())

@@ -140,7 +140,7 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = classifier(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits.softmax(-1)
     assert np.abs(predictions.values - expected.numpy()).max() < 1e-5
-    (probed,) = frostline.probe(**settings, precision="float32")
+    probed = frostline.probe(**settings, precision="float32")
     assert probed.report.notes.count(ZEROED_TYPES) == 1
 
 

@@ -27,9 +27,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
     """After the embeddings, all examples have the same first token. The correlation of a single row is undefined, too."""
-    settings = {"model": tiny_bert, "label_columns": "words", **tables, "task_type": "regression", **EXACT}
+    settings = {"model": tiny_bert, "label_column": "words", **tables, "task_type": "regression", **EXACT}
     for name, validation in (("all", tables["validation"]), ("one", pd.read_csv(tables["validation"])[:1])):
-        (probed,) = frostline.probe(**{**settings, "validation": validation}, out=tmp_path / name)
+        probed = frostline.probe(**{**settings, "validation": validation}, out=tmp_path / name)
         facts = json.loads((tmp_path / name / "probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
         assert facts["probes"][0]["held_out"] is None and facts["probes"][0]["validation"] is None
         assert "nan" not in (tmp_path / name / "tables" / "probes.csv").read_text()
@@ -39,34 +39,32 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
         assert (probed.report.best.validation is None) == no_score == ("No probe has a" in page)
 
 
-def test_several_label_columns_share_one_forward_pass_and_the_next_call_needs_none(
-    tiny_bert: Path, tables: dict[str, Any], empty_cache: Path
-) -> None:
-    settings = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
-    films, words = frostline.probe(**settings)
+def test_another_label_column_needs_no_forward_pass(tiny_bert: Path, tables: dict[str, Any], empty_cache: Path) -> None:
+    settings = {"model": tiny_bert, **tables, **EXACT}
+    films = frostline.probe(**settings, label_column="label")
     cached = {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")}
     texts = pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"]
     assert sum(len(load_file(file)["keys"]) for file in cached) == texts.nunique()
-    assert films.report.columns["label"] == "label" and words.report.columns["label"] == "words"
-    again = frostline.probe(**settings)
-    assert [one.report for one in again] == [films.report, words.report]
+    assert frostline.probe(**settings, label_column="words").report.columns["label"] == "words"
+    assert frostline.probe(**settings, label_column="label").report == films.report
     assert {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")} == cached
 
 
 def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
     own = [f"--{name}={tables[name]}" for name in ("train", "validation")]
-    words = ["--model", tiny_bert, *own, "--text-column", "text"]
-    result = frostline("probe", *words, "--label-column", "label,words", "--out", "p")
+    words = ["--model", tiny_bert, *own, "--text-column", "text", "--out", "p"]
+    result = frostline("probe", *words, "--label-column", "words")
     assert result.code == 0, result.err
     assert "after layer" in result.out and "words: accuracy on 60 validation examples" in result.out
-    assert Path("p/report.html").read_text().count("<figure") == 2
-    facts = json.loads(Path("p/probes.json").read_text())["probes"]
-    assert [one["columns"]["label"] for one in facts] == ["label", "words"]
-    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + 4 * 3 + 1
-    assert Path("p/figures/probe_curve_label.svg").exists()
-    assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # the same folder again
-    result = frostline("predict", "p/probe_words", tables["validation"], "--out", "predicted.csv")
+    assert result.out.endswith("\np/report.html\np/probe\n")
+    assert Path("p/report.html").read_text().count("<figure") == 1
+    (facts,) = json.loads(Path("p/probes.json").read_text())["probes"]
+    assert facts["columns"]["label"] == "words"
+    assert Path("p/tables/probes.csv").read_text().count("\n") == 1 + 4 * 3 + 1
+    assert Path("p/figures/probe_curve.svg").exists()
+    result = frostline("predict", "p/probe", tables["validation"], "--out", "predicted.csv")
     assert result.code == 0 and Path("predicted.csv").read_text().startswith("row,text,label,p(")
+    assert frostline("probe", *words, "--label-column", "label").code == 0  # the same folder again
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_probes_of_streamed_layers_are_the_same(
     made = []
     for stream in (False, True):
         out = tmp_path / f"out-{stream}"
-        (probed,) = frostline.probe(model=tiny_bert, label_columns="label", out=out, stream=stream, **tables, **EXACT)
+        probed = frostline.probe(model=tiny_bert, label_column="label", out=out, stream=stream, **tables, **EXACT)
         (file,) = empty_cache.rglob("*.safetensors")
         saved = [(out / "probe" / name).read_bytes() for name in (ESTIMATOR, ARRAYS)]
         made.append((probed.report, bytes_of(file), saved))
@@ -124,7 +122,7 @@ def test_probes_of_pairs_also_read_each_text_alone(tiny_bert: Path, tmp_path: Pa
     for name, frame in (("train", table[:100]), ("validation", table[100:]), ("swapped", swapped[100:])):
         frame.to_csv(files[name], index=False)
     given = {"train": files["train"], "validation": files["validation"], "out": tmp_path / "out", **EXACT}
-    (probed,) = frostline.probe(model=tiny_bert, **given)
+    probed = frostline.probe(model=tiny_bert, **given)
     report = probed.report
     assert [one.layers for one in report.probes if one.vector == "apart"] == [(1,), (2,), (3,), (1, 2, 3)]
     assert (report.best.vector, report.best.validation) == ("apart", 1.0) and "both texts read alone" in report.sentence

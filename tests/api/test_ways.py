@@ -159,7 +159,7 @@ def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, Answer]) -> Non
 def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, Answer], tiny_bert: Path) -> None:
     path, answer = beside_a_probe
     tables = {name: path / f"{name}.csv" for name in ("train", "validation")}
-    (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
+    probed = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
     folder, saved = Folder(path / "o"), read_estimator(path / "o" / "model")
     assert saved is not None and saved.facts.probe is not None
     assert (saved.facts.probe.layers, saved.facts.probe.vector) == (

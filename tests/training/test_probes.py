@@ -33,7 +33,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def probed(tiny_bert: Path, tables: dict[str, Any]) -> Probed:
     """The probes for the sentiment."""
-    (one,) = frostline.probe(model=tiny_bert, label_columns="label", **tables, **EXACT)
+    one = frostline.probe(model=tiny_bert, label_column="label", **tables, **EXACT)
     return one
 
 
@@ -94,7 +94,7 @@ def of_words(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Prob
     """The probes of words, and their folder."""
     out = tmp_path_factory.mktemp("probe") / "o"
     given = {"train": TRAIN, "validation": VALIDATION, "labels": ",".join(LABELS), "max_length": MAX_LENGTH}
-    (one,) = frostline.probe(model=base, out=out, max_truncated=1.0, **given, **EXACT)
+    one = frostline.probe(model=base, out=out, max_truncated=1.0, **given, **EXACT)
     return one, out
 
 
@@ -160,7 +160,7 @@ def test_the_report_names_the_words(of_words: tuple[Probed, Path]) -> None:
 def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
     frame = pd.read_csv(tables["validation"])
     frame["label"] = frame["label"].map({"positive": "negative", "negative": "positive"})
-    (flipped,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)
+    flipped = frostline.probe(model=tiny_bert, label_column="label", **{**tables, "validation": frame}, **EXACT)
     pairs = zip(flipped.report.probes, probed.report.probes, strict=True)
     assert all((one.held_out, one.penalty) == (other.held_out, other.penalty) for one, other in pairs)
     assert flipped.report.best.layers == probed.report.best.layers
@@ -172,7 +172,7 @@ def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: 
 def test_every_row_twice_gives_the_probes_of_every_row_once(base: Path, of_tags: bool) -> None:
     train = TRAIN if of_tags else pd.DataFrame(sentences(60)).drop_duplicates("text").assign(label=["a", "b", "b"] * 20)
     given = {"model": base, "validation": train[:20], "max_truncated": 1.0, **EXACT}
-    once, twice = (frostline.probe(train=pd.concat([train] * n), **given)[0].report.probes for n in (1, 2))
+    once, twice = (frostline.probe(train=pd.concat([train] * n), **given).report.probes for n in (1, 2))
     assert [probe.penalty for probe in twice] == [probe.penalty for probe in once]
     assert [probe.held_out for probe in twice] == pytest.approx([probe.held_out for probe in once], abs=1e-9)
 
@@ -180,7 +180,7 @@ def test_every_row_twice_gives_the_probes_of_every_row_once(base: Path, of_tags:
 def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "PENALTIES", (1e-2, 1.0))
     frame = pd.DataFrame(sentences(80)).assign(text_pair=lambda f: f["text"].iloc[::-1].tolist())
-    (got,) = frostline.probe(model=tiny_bert, train=frame, kind="logistic", **EXACT)
+    got = frostline.probe(model=tiny_bert, train=frame, kind="logistic", **EXACT)
     report = got.report
     assert report.kind == "logistic" and report.columns["text_pair"] == "text_pair"
     assert report.validation_rows == 8 and 0 <= report.low <= report.high <= 1
@@ -189,5 +189,5 @@ def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.Monke
 def test_random_labels_are_not_significantly_better_than_the_baseline(tiny_bert: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(sentences(200)).assign(label=rng.integers(0, 2, 200).astype(str))
-    (got,) = frostline.probe(model=tiny_bert, train=frame, held_out_share=0.4, **EXACT)
+    got = frostline.probe(model=tiny_bert, train=frame, held_out_share=0.4, **EXACT)
     assert "frozen features are not significantly better than the majority-class baseline" in got.report.sentence

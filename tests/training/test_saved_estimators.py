@@ -101,7 +101,7 @@ def test_a_saved_probe_gives_the_predictions_that_were_scored(tiny_bert: Path, t
     tables = write_probe_tables(tmp_path)
     frame = pd.read_csv(tables["validation"])
     for label, more in (("label", {}), ("words", {"task_type": REGRESSION})):
-        (got,) = frostline.probe(model=tiny_bert, label_columns=label, out=tmp_path / label, **tables, **more, **EXACT)
+        got = frostline.probe(model=tiny_bert, label_column=label, out=tmp_path / label, **tables, **more, **EXACT)
         result = frostline.predict(tmp_path / label / "probe", tables["validation"])
         if more:
             assert not result.classes

@@ -67,14 +67,10 @@ def check(
 
 
 @app.command(cls=PanelCommand, short_help="Train linear probes on frozen features after every layer.")
-@with_settings(file=False, only=OF_MODEL_AND_DATA, leave_out=("label_column",))
+@with_settings(file=False, only=OF_MODEL_AND_DATA)
 def probe(
     settings: dict[str, Any],
     *,
-    label_column: Annotated[
-        str | None,
-        typer.Option(help="Columns with classes or numbers. [default: found by name]", rich_help_panel="Data"),
-    ] = None,
     kind: Annotated[str, typer.Option(help="Kind of probe: ridge or logistic.", rich_help_panel="Probe")] = "ridge",
     out: Annotated[
         Path, typer.Option(help="Folder for report, table, figure and best probe.", rich_help_panel="Output")
@@ -83,40 +79,34 @@ def probe(
     """Train a linear classifier on frozen features after every layer.
 
     Features are the first token, the mean of all tokens, and the last token; for tags, the first token of each word. One
-    forward pass over the examples serves all probes and label columns. The best probe is saved for `frostline predict`.
+    forward pass over the examples serves all probes. The best probe is saved for `frostline predict`.
 
     Example: frostline probe --model ORG/NAME --train reviews.csv
     """
     from frostline.api.probe import probe as probe_model
-    from frostline.api.probe import probe_folders
     from frostline.report import formatting, names
     from frostline.sweeps.progress import suitable_progress
 
     progress = suitable_progress()
     try:
-        found = probe_model(label_columns=label_column, kind=kind, out=out, progress=progress, **settings)
+        report = probe_model(kind=kind, out=out, progress=progress, **settings).report
     finally:
         progress.close()
-    for one in found:
-        report, rows = one.report, dict[str, dict[str, Any]]()
-        for note in report.notes:
-            print(note)
-        # validation scores: a row for each layer, a column for each feature vector
-        vectors = dict.fromkeys(probe.vector for probe in report.probes)
-        for own in report.probes:
-            after = formatting.layers(own.layers)
-            best = (report.best.layers, report.best.vector) == (own.layers, own.vector)
-            score = "-" if own.validation is None else f"{own.validation:.3f}"
-            row = rows.setdefault(after, {"after layer": after, **dict.fromkeys(vectors, "")})
-            row[own.vector] = score + " *" * best
-        metric, count = names.metric(report.metric), report.validation_rows
-        print(f"\n{report.columns['label']}: {metric} on {count:,} validation examples")
-        print_table(rows.values(), ("after layer", *vectors))
-        print("* best probe, selected by its leave-one-out or held-out score on the training examples")
-        print(f"\n{report.sentence}\n")
-    print(out / "report.html")
-    for folder in probe_folders(out, found):
-        print(folder)
+    for note in report.notes:
+        print(note)
+    # validation scores: a row for each layer, a column for each feature vector
+    rows, vectors = dict[str, dict[str, Any]](), dict.fromkeys(probe.vector for probe in report.probes)
+    for own in report.probes:
+        after = formatting.layers(own.layers)
+        best = (report.best.layers, report.best.vector) == (own.layers, own.vector)
+        score = "-" if own.validation is None else f"{own.validation:.3f}"
+        row = rows.setdefault(after, {"after layer": after, **dict.fromkeys(vectors, "")})
+        row[own.vector] = score + " *" * best
+    metric, count = names.metric(report.metric), report.validation_rows
+    print(f"\n{report.columns['label']}: {metric} on {count:,} validation examples")
+    print_table(rows.values(), ("after layer", *vectors))
+    print("* best probe, selected by its leave-one-out or held-out score on the training examples")
+    print(f"\n{report.sentence}\n", out / "report.html", out / "probe", sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Keep several models that share their frozen layers as one.")

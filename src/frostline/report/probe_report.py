@@ -1,14 +1,13 @@
-"""What is reported of linear probes on frozen features, and their page, with a table and a figure for every label column."""
+"""What is reported of linear probes on frozen features, and their page, with a table and a figure."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from frostline.data.files import file_name, replace_file, write_json
+from frostline.data.files import replace_file, write_json
 from frostline.data.wording import counted, model_name
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
@@ -63,34 +62,24 @@ def probe_sentence(report: ProbeReport) -> str:
     )
 
 
-def write_probes(out: Path, probes: Sequence[ProbeReport]) -> Path:
-    """Write report.html, probes.json, tables/ and figures/ of every label column into ``out``; returns the page's path."""
-    named = list(zip(suffixes(probes), probes, strict=True))
-    figures = {f"probe_curve{suffix}": probe_curve(report) for suffix, report in named}
-    tables = {f"probes{suffix}": probe_table(report, suffix) for suffix, report in named}
-    page = out / "report.html"
+def write_probes(out: Path, report: ProbeReport) -> Path:
+    """Write report.html, probes.json, tables/ and figures/ into ``out``; returns the page's path."""
+    page, table = out / "report.html", probe_table(report)
     text = render(
         "probes.html.j2",
-        found=[{**dict(report), "suffix": suffix, "headline": headline(report.sentence)} for suffix, report in named],
-        figures=save_figures(out, figures),
-        tables=tables,
-        model=model_name(probes[0].model),
+        probe=report,
+        headline=headline(report.sentence),
+        figures=save_figures(out, {"probe_curve": probe_curve(report)}),
+        table_of_probes=table,
+        model=model_name(report.model),
     )
-    save_tables(out, tables.values())
-    write_json(out / "probes.json", {"probes": [report.model_dump() for report in probes]}, inside=out)
+    save_tables(out, [table])
+    write_json(out / "probes.json", {"probes": [report.model_dump()]}, inside=out)
     replace_file(page, text.encode(), inside=out)
     return page
 
 
-def suffixes(probes: Sequence[ProbeReport]) -> list[str]:
-    """The end of the file names of each label column: its name, or a number if the name is not unique."""
-    if len(probes) == 1:
-        return [""]
-    columns = [file_name(report.columns["label"]) for report in probes]
-    return [f"_{name if columns.count(name) == 1 else n}" for n, name in enumerate(columns, 1)]
-
-
-def probe_table(report: ProbeReport, suffix: str = "") -> ReportTable:
+def probe_table(report: ProbeReport) -> ReportTable:
     """A row for every probe."""
     metric, best = names.metric(report.metric), report.best
     columns = (
@@ -109,7 +98,7 @@ def probe_table(report: ProbeReport, suffix: str = "") -> ReportTable:
     )
     tag = "best on held-out training examples"
     rows = (Row(probe, (tag,) * (probe == best), probe == best) for probe in report.probes)
-    return ReportTable(f"probes{suffix}", "Probes", caption, columns, tuple(rows))
+    return ReportTable("probes", "Probes", caption, columns, tuple(rows))
 
 
 def probe_curve(report: ProbeReport) -> Figure:
