@@ -1,6 +1,6 @@
 """Several train sizes: from which size full fine-tuning is better, and whether the best k depends on the size.
 
-Several tasks of one model: ranks, the worst task, and the smallest k that reaches the target in every task.
+Several tasks of one model: the smallest k that reaches the target in every task.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -19,22 +19,9 @@ from frostline.statistics.recipe import FULL, Recipe
 Shares = Mapping[str, Mapping[Recipe, Ratio | None]]  # task -> k -> share of full fine-tuning's score or gain
 
 
-@dataclass(frozen=True, kw_only=True)
-class KOverTasks:
-    """A k that every task has: its mean rank (1 is best, ties share), its shares of full fine-tuning, and its worst task."""
-
-    recipe: Recipe
-    tuned_layers: int | None
-    mean_rank: float | None
-    mean_share: float | None
-    worst_share: float | None
-    worst_task: str | None
-    tasks: int
-
-
 @dataclass(kw_only=True)
 class OverTasks:
-    """Each k over all tasks of a model.
+    """What the tasks of a model say together.
 
     Attributes:
         layers: The number of layers of the model; None: unknown.
@@ -52,7 +39,6 @@ class OverTasks:
     left_out: list[str]
     undefined: list[str]
     raw: list[str]
-    rows: list[KOverTasks]
     points: list[OperatingPoint]
 
     @property
@@ -62,7 +48,7 @@ class OverTasks:
 
 
 def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> OverTasks | None:
-    """Each k over all tasks of a model, at the first train size of each; None for fewer than two tasks or two k.
+    """What the tasks of a model say together, at the first train size of each; None for fewer than two tasks or two k.
 
     Args:
         answers: Of one model.
@@ -77,10 +63,6 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
     names = [k for k in first if Recipe(k).is_k and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
         return None
-    ranks = {
-        task: dict(zip(names, scipy.stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
-        for task, some in cells.items()
-    }
     left_out = [
         task for task in tasks if normalized_name(task) in {normalized_name(name) for name in settings.leave_out}
     ]
@@ -101,7 +83,6 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
         left_out=left_out,
         undefined=[task for task in undefined if task not in left_out],
         raw=[task for task in raw if task in counting],
-        rows=[_row(k, first[k].tuned_layers, shares, counting, ranks) for k in names],
         points=[
             _operating_point(names, shares, counting, target, {*full.values()}, corrected=settings.corrected)
             for target in settings.targets
@@ -115,22 +96,6 @@ def _mean(cells: Mapping[Recipe, Cell], k: Recipe) -> float | None:
 
 def _estimate(share: Ratio | None) -> float | None:
     return None if share is None else share.estimate
-
-
-def _row(
-    k: Recipe, layers: int | None, shares: Shares, counting: Sequence[str], ranks: Mapping[str, Mapping[Recipe, float]]
-) -> KOverTasks:
-    known = {task: value for task in counting if (value := _estimate(shares[task][k])) is not None}
-    worst = min(known, key=lambda task: known[task], default=None)
-    return KOverTasks(
-        recipe=k,
-        tuned_layers=layers,
-        mean_rank=float(np.mean([ranks[task][k] for task in counting])) if counting else None,
-        mean_share=float(np.mean(list(known.values()))) if known else None,
-        worst_share=None if worst is None else known[worst],
-        worst_task=worst,
-        tasks=len(known),
-    )
 
 
 def _operating_point(

@@ -20,7 +20,6 @@ from frostline.report.tables.analysis_tables import (
     failures_by_depth_table,
     points_over_tasks_table,
     recommendations_table,
-    tasks_table,
 )
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import TaskAnswer
@@ -102,7 +101,6 @@ def _overall_tables(analysis: Analysis) -> dict[str, ReportTable]:
     tables = [recommendations_table(analysis), answers_table(analysis), failures_by_depth_table(analysis.groups)]
     if analysis.over_tasks:
         tables.append(points_over_tasks_table(analysis))
-    tables += [tasks_table(found, analysis.settings) for found in analysis.over_tasks]
     return {table.name: table for table in tables}
 
 

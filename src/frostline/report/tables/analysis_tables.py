@@ -1,11 +1,9 @@
 """The tables over all models and tasks of an analysis, and of each model on a task over its train sizes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from frostline.data.files import file_name
 from frostline.report import formatting, names
 from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.sentence import taken_for_all_layers
@@ -19,11 +17,9 @@ from frostline.report.tables.curve_tables import (
     sufficient_columns,
 )
 from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
-from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Failures, KOverSizes, TaskAnswer
 from frostline.statistics.cells import total
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED
-from frostline.statistics.train_sizes import OverTasks
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
@@ -169,28 +165,6 @@ def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
     )
     rows = tuple(Row((kind, total(some))) for kind, some in kinds.items() if some)
     return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, rows)
-
-
-def tasks_table(found: OverTasks, settings: AnalysisSettings) -> ReportTable:
-    """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
-    whole = "gain" if settings.corrected else "score"
-    columns = (
-        replace(TUNED, key="recipe"),
-        Column("tuned_layers"),
-        Column("mean_rank", "mean\nrank", lambda value: f"{value:.1f}"),
-        Column("mean_share", f"mean share\nof the {whole}", formatting.percent),
-        Column("worst_share", "worst\nshare", formatting.percent),
-        Column("worst_task", "worst\ntask", number=False),
-        Column("tasks", "tasks"),
-    )
-    layers = f", {found.layers} layers" if found.layers else ""
-    excluded = f" Excluded by choice: {', '.join(found.left_out)}." if found.left_out else ""
-    caption = (
-        f"{found.model}{layers}, over {len(found.tasks)} tasks. Rank 1 is the best mean of a task; ties share their "
-        f"ranks. Shares are of full fine-tuning’s {whole}, as the mean over tasks and for the worst task.{excluded}"
-    )
-    name = f"over_tasks_{file_name(found.model)}"
-    return ReportTable(name, f"{found.model} over all tasks", caption, columns, tuple(map(Row, found.rows)))
 
 
 def points_over_tasks_table(analysis: Analysis) -> ReportTable:
