@@ -25,7 +25,7 @@ def test_unusual_data_are_reported() -> None:
     )
     assert data.report.repeated == {"train": 1, "validation": 0} and data.report.conflicting == 1
     assert data.report.splits["train"].label_counts == {"x": 3, "y": 3}
-    assert data.report.splits["train"].characters.max == 2
+    assert data.report.splits["train"].characters.median == 1
     assert json.loads(json.dumps(data.report.model_dump()))["shared"] == {"train/validation": 1}
 
 
