@@ -246,8 +246,9 @@ def test_wrong_calls_with_several_models_are_one_sentence(
     places["used"].mkdir()
     (places["used"] / "sweep.toml").touch()
     names = ",".join(models).format(**places)
-    words = [one.format(**places) for one in more]
-    result = frostline("find", "--model", names, "--train", tiny_table, "--out", tmp_path / "o", *words)
+    words: list[Any] = [one.format(**places) for one in more]
+    words += [] if "--out" in words else ["--out", tmp_path / "o"]
+    result = frostline("find", "--model", names, "--train", tiny_table, *words)
     assert result.code == 2 and said.format(**places) in " ".join(result.err.split())
     assert not [*tmp_path.glob("o/**/runs")]
 
