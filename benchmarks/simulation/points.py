@@ -6,9 +6,9 @@ from scipy import special
 
 from frostline.statistics.analysis_settings import AnalysisSettings, Goal, seeds_to_decide
 from frostline.statistics.curve import compare
-from frostline.statistics.evidence import Evidence, Scores
+from frostline.statistics.evidence import Scores
 from frostline.statistics.inference import QUANTILE, holm, pair, seeds_needed
-from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.predictions import Evidence, Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
 from simulation.draw import CHANCE, FULL, SPREAD, Array, left_out, pairs, predictions, run, seed_scores
 from simulation.shares import NAMES

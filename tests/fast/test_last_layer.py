@@ -54,7 +54,7 @@ def test_modules_for_the_heads_token_give_the_logits_and_gradients_of_the_whole_
         with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, head_token=head_token) as upper:
             logits = upper(batch, states)
             head_token_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
-            assert upper.read is None and (packing is None or packing.head_index is None)
+            assert upper.at.head_index is None and (packing is None or packing.head_index is None)
     assert not any("forward" in vars(module) for module in model.modules())
     assert largest_difference([logits], [truth]) < 3e-6  # sums have another order, which depends on the processor
     assert largest_difference(head_token_gradients, gradients) < 3e-6

@@ -243,9 +243,9 @@ def test_whatever_gain_is_expected_the_price_is_that_of_the_next_batch() -> None
     for one in (Candidate(recipe, 1e-4, 0) for recipe in SECONDS):
         seen.known[one] = rows.observe(one, RISING[one.recipe])
     found = acquisitions(seen)
-    assert sum("may be the best" in one.batch.why for one in found) == 3
+    assert sum("may be the best" in one.why for one in found) == 3
     for one in found:
-        assert one.price == pytest.approx(price_of(seen, seen.predicted_seconds(one.batch.candidates)))
+        assert one.price == pytest.approx(price_of(seen, seen.predicted_seconds(one.candidates)))
 
 
 @pytest.mark.parametrize(("highest", "tried"), [(1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])])

@@ -92,10 +92,6 @@ class Dropout:
         with forwards_replaced({module: self._forward(module) for module in modules}):
             yield
 
-    def in_attention(self) -> TorchFunctionMode:
-        """A context in which ``scaled_dot_product_attention`` uses these masks for its dropout."""
-        return _InAttention(self)
-
     def _forward(self, module: nn.Dropout) -> Callable[[Tensor], Tensor]:
         return lambda x: self(x, module.p) if module.training else x
 
@@ -114,7 +110,9 @@ class _Masked(torch.autograd.Function):
         return mask.on(gradients[0]).mul_(mask.factor), None
 
 
-class _InAttention(TorchFunctionMode):
+class DropoutInAttention(TorchFunctionMode):
+    """A context in which ``scaled_dot_product_attention`` uses our masks for its dropout."""
+
     def __init__(self, dropout: Dropout) -> None:
         super().__init__()
         self.dropout = dropout

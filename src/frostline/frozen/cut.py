@@ -24,13 +24,12 @@ from frostline.fast.switch import forwards_replaced
 from frostline.model.anatomy import Anatomy, Batch, Call
 from frostline.model.device import without_cudnn_attention
 from frostline.model.packed_layout import Layout
-from frostline.model.packing import Packing
+from frostline.model.packing import Packing, Positions
 
 # On a CPU the number of tokens in a packed batch is a multiple of TOKENS_MULTIPLE, because kernels are prepared anew for each
 # number.
 TOKENS_MULTIPLE = 16
 
-Positions = tuple[Layout | None, Tensor | None, Tensor | None]
 Tap = Callable[[int, Tensor], None]  # called with a number of layers and the hidden states after them
 
 
@@ -45,7 +44,7 @@ class UpperModel:
         runs: How many stacked runs share a batch. The batch holds the examples of the first run, then those of the second,
             and so on. All runs have the same number of examples.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
-        read: While the last layer runs, the positions of the tokens that the head reads (``Layout.head_index``); else None.
+        at: Where the tokens of the present batch are; those that packed attention reads.
     """
 
     model: PreTrainedModel
@@ -55,10 +54,12 @@ class UpperModel:
     tap: Tap | None = None
     runs: int = 1
     head_token: HeadTokenPart | None = None
-    read: Tensor | None = field(default=None, init=False)
-    _layout: Layout | None = field(default=None, init=False)
+    at: Positions = field(init=False)
     _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the current batch
-    _at: Tensor | None = field(default=None, init=False)  # [B], the position of the head's token in each example
+    _head: Tensor | None = field(default=None, init=False)  # [B], the position of the head's token in each example
+
+    def __post_init__(self) -> None:
+        self.at = self.packing or Positions()
 
     def __call__(
         self,
@@ -82,26 +83,23 @@ class UpperModel:
         mask = batch["attention_mask"]
         step = TOKENS_MULTIPLE if self.packing and not capacity and mask.device.type == "cpu" else 1
         lengths = mask.sum(1).cpu() if lengths is None else lengths
-        layout = self._layout = Layout(lengths, mask.shape[1], self.runs, capacity, examples, step, mask.device)
-        self._hidden = None if hidden is None else self._arranged(hidden)
-        if self.packing:
-            self.packing.layout = self._layout
-        if self.head_token:
-            self._at = self.head_token.positions(batch["input_ids"], mask)
+        layout = self.at.layout = Layout(lengths, mask.shape[1], self.runs, capacity, examples, step, mask.device)
         try:
+            self._hidden = None if hidden is None else self._arranged(hidden)
+            if self.head_token:
+                self._head = self.head_token.positions(batch["input_ids"], mask)
             logits: Tensor = self.model(**batch).logits
             # the same as real_logits, without asking a device for the positions of the real tokens
             return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, layout.grid_index)
         finally:
-            self._layout = self._hidden = self._at = None
-            self._set_read(None)
-            if self.packing:
-                self.packing.layout = None
+            self._hidden = self._head = None
+            self._read_tokens(None)
+            self.at.layout = None
 
     def _arranged(self, hidden: Tensor) -> Tensor:
         """The given hidden states as the first layer reads them: packed ``[K, T, D]``, or padded ``[B, S, D]``."""
-        assert self._layout is not None
-        layout = self._layout
+        layout = self.at.layout
+        assert layout is not None
         whole = (1, layout.capacity) if self.packing else (layout.batch_size, layout.length)
         if hidden.shape[:2] == whole:
             return hidden
@@ -118,8 +116,8 @@ class UpperModel:
         def forward(*args: Any, **kwargs: Any) -> Any:
             hidden = call.hidden_in(args, kwargs)
             if last and self.cut == self.anatomy.count and self._hidden is not None:
-                assert self._layout is not None
-                hidden = self._layout.unpack(self._hidden) if self.packing else self._hidden
+                assert self.at.layout is not None
+                hidden = self.at.layout.unpack(self._hidden) if self.packing else self._hidden
             return call.output(hidden)
 
         return forward
@@ -129,19 +127,20 @@ class UpperModel:
         call = self.anatomy.calls[number]
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            assert self._layout is not None
+            layout = self.at.layout
+            assert layout is not None
             given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
             if first and self._hidden is not None:
                 given[call.hidden] = self._hidden
             elif first and self.packing:
-                given[call.hidden] = self._layout.pack(given[call.hidden])
+                given[call.hidden] = layout.pack(given[call.hidden])
             if self.packing:
                 for key in call.per_token:
-                    given[key] = _pack(self._layout, given[key])
+                    given[key] = _pack(layout, given[key])
             if self.tap:
                 self.tap(number, given[call.hidden])
             if number == self.anatomy.count - 1:
-                self._set_read(self._at)
+                self._read_tokens(self._head)
             return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
         return hook
@@ -153,8 +152,8 @@ class UpperModel:
             hidden = out[0] if call.wrap else out
             if self.tap:
                 self.tap(self.anatomy.count, hidden)
-            read, layout = self.read, self._layout
-            self._set_read(None)
+            read, layout = self.at.head_index, self.at.layout
+            self._read_tokens(None)
             if not self.packing:
                 return None
             assert layout is not None
@@ -167,33 +166,24 @@ class UpperModel:
         return hook
 
     def positions(self) -> Positions:
-        """Where the tokens of the current batch are, as the layers read it."""
-        if self.packing is None:
-            return None, None, self.read
-        return self.packing.layout, self.packing.head_position, self.read
+        """Where the tokens of the current batch are now, for :meth:`at_positions`."""
+        return Positions(self.at.layout, self.at.head_position, self.at.head_index)
 
     @contextmanager
     def at_positions(self, positions: Positions) -> Iterator[None]:
         """While the context is open, layers read these positions, so that a layer can run again after its batch."""
         before = self.positions()
-        self._read_positions(positions)
+        vars(self.at).update(vars(positions))
         try:
             yield
         finally:
-            self._read_positions(before)
+            vars(self.at).update(vars(before))
 
-    def _read_positions(self, positions: Positions) -> None:
-        layout, at, self.read = positions
-        if self.packing:
-            self.packing.layout, self.packing.head_position, self.packing.head_index = layout, at, self.read
-
-    def _set_read(self, at: Tensor | None) -> None:
+    def _read_tokens(self, at: Tensor | None) -> None:
         """From now on, compute only the tokens at these positions of the examples, ``[B]``; None: all tokens."""
-        assert self._layout is not None or at is None
-        packed = self.packing is not None
-        self.read = None if at is None or self._layout is None else self._layout.head_index(at, packed=packed)
-        if self.packing:
-            self.packing.head_position, self.packing.head_index = at, self.read
+        packed, layout = self.packing is not None, self.at.layout
+        self.at.head_position = at
+        self.at.head_index = layout.head_index(at, packed=packed) if at is not None and layout is not None else None
 
 
 @contextmanager
@@ -225,7 +215,7 @@ def cut_at(
     """
     layers, start = anatomy.layers(model), cut or 0
     upper = UpperModel(model, anatomy, cut, packing, tap, runs, head_token if start < anatomy.count else None)
-    forwards = upper.head_token.forwards(layers[-1], lambda: upper.read, runs) if upper.head_token else {}
+    forwards = upper.head_token.forwards(layers[-1], lambda: upper.at.head_index, runs) if upper.head_token else {}
     for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
         forwards[layers[number]] = upper.skipped_forward(number)
     with forwards_replaced(forwards), without_cudnn_attention(), ExitStack() as hooks:

@@ -242,15 +242,11 @@ class ForwardPass:
     head_token: HeadTokenPart | None = None
     max_tokens: int | None = None
 
-    @property
-    def token_budget(self) -> int:
-        """The most tokens of one batch, unless a single example is longer."""
-        return tokens_per_batch(self.model.device, self.anatomy) if self.max_tokens is None else self.max_tokens
-
     def batches(self, lengths: Lengths, rows: Rows) -> list[ForwardBatch]:
         """Split these rows of a table into batches. ``lengths`` are the tokens of every example of the table."""
         split = packed_batches if self.packed else padded_batches
-        return split(lengths, rows, self.token_budget, positions=position_limit(self.model))
+        budget = tokens_per_batch(self.model.device, self.anatomy) if self.max_tokens is None else self.max_tokens
+        return split(lengths, rows, budget, positions=position_limit(self.model))
 
     def hidden_states(
         self, tokens: Tokens, batches: Sequence[ForwardBatch], scratch: Path | None = None

@@ -27,7 +27,7 @@ from transformers.masking_utils import (
 )
 
 from frostline.fast.attention import attention
-from frostline.fast.dropout import Dropout
+from frostline.fast.dropout import Dropout, DropoutInAttention
 from frostline.fast.last_layer import head_rows, scattered
 from frostline.fast.switch import enabled
 from frostline.model.device import to_device
@@ -37,21 +37,30 @@ ATTENTION = "frostline_packed"
 MAX_SHORT_SCORED = 64  # tokens: up to this length, examples that are only scored use the attention for short examples
 
 
-class Packing:
-    """The state that the attention of one model reads during a packed batch.
+@dataclass(eq=False)
+class Positions:
+    """Where the tokens of the present batch are.
 
     Attributes:
-        layout: The layout of the batch; None for a padded batch.
+        layout: The layout of the batch; None outside of one.
         head_position: ``[B]``, the position in each example of the token that the head reads. It is set while the last layer
             runs for these tokens only.
-        head_index: Their positions in the packed batch, as ``Layout.head_index`` returns them; set at the same time.
-        dropout: Draws the dropout masks; None: torch does.
-        calls: How often packed attention ran. A model whose layers never call it cannot be packed.
+        head_index: Their positions among all tokens, as ``Layout.head_index`` returns them; set at the same time.
     """
 
     layout: Layout | None = None
     head_position: Tensor | None = None
     head_index: Tensor | None = None
+
+
+class Packing(Positions):
+    """What the attention of one model reads during a packed batch. For a padded batch, it has no layout.
+
+    Attributes:
+        dropout: Draws the dropout masks; None: torch does.
+        calls: How often packed attention ran. A model whose layers never call it cannot be packed.
+    """
+
     dropout: Dropout | None = None
     calls = 0
 
@@ -199,7 +208,7 @@ class _PackedAttention:
     def in_padded_grid(self, *heads_and_mask: Tensor | None, **more: Any) -> Tensor:
         """transformers' attention with our dropout masks: heads ``[B, H, S, C]`` and a mask to ``[B, S, H, C]``."""
         dropout = self.packing.dropout
-        with dropout.in_attention() if dropout and self.dropout_p else nullcontext():
+        with DropoutInAttention(dropout) if dropout and self.dropout_p else nullcontext():
             out: Tensor = sdpa_attention_forward(self.module, *heads_and_mask, **self.options, **more)[0]
         return out
 

@@ -15,10 +15,10 @@ from frostline.data.wording import capitalized
 from frostline.search import default_budget
 from frostline.statistics.cells import ANSWERS, clear_distance, succeeded, with_outcomes
 from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Option, Rule
-from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.next_step import NextStep
 from frostline.statistics.posterior import HIGHEST
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.forecast_record import makespan

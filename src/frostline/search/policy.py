@@ -43,21 +43,14 @@ class Batch:
     Attributes:
         candidates: What is trained.
         why: The reason, as a sentence.
-        net: Its expected gain less the price of its time, in score; infinite in the initial design, which is always trained.
+        gain: The expected gain, in score; infinite in the initial design, which is always trained.
+        price: The price of its time, in score.
     """
 
     candidates: tuple[Candidate, ...]
     why: str
-    net: float = math.inf
-
-
-@dataclass(frozen=True)
-class Acquisition:
-    """What the next batch may be, with its expected gain and the price of its time, both in score."""
-
-    batch: Batch
-    gain: float
-    price: float
+    gain: float = math.inf
+    price: float = 0.0
 
     @property
     def net(self) -> float:
@@ -273,15 +266,15 @@ def _next(seen: Observations) -> Batch | Stop:
     ranked = acquisitions(seen)
     if not ranked:
         return Stop("Every run that the search may train is trained.")
-    best = next((one for one in ranked if seen.fits_budget(one.batch.candidates)), None)
+    best = next((one for one in ranked if seen.fits_budget(one.candidates)), None)
     if best is not None and best.net > NEGLIGIBLE:
-        found = seen.missing(best.batch.candidates)
+        found = seen.missing(best.candidates)
         for other in ranked:  # for idle workers: candidates of other batches that do not make it longer
-            more = seen.missing([*found, *other.batch.candidates])
+            more = seen.missing([*found, *other.candidates])
             longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
-        return Batch(found, best.batch.why, best.net)
+        return replace(best, candidates=found)
     # one run of each recipe that was not tried and may win, as far as the budget allows
     brief: tuple[Candidate, ...] = ()
     for recipe in seen.space.recipes:
@@ -290,9 +283,9 @@ def _next(seen: Observations) -> Batch | Stop:
         if able and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
             brief = with_one
     if brief:
-        return Batch(brief, "Try every candidate that may win and whose run takes seconds.", net=0.0)
+        return Batch(brief, "Try every candidate that may win and whose run takes seconds.", gain=0.0)
     if ranked[0].net > NEGLIGIBLE:
-        wanted = ranked[0].batch
+        wanted = ranked[0]
         needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.seconds_left)
         return Stop(
             f"The budget ended before the next step: {wanted.why} It takes about {duration(needed)}, and only {duration(left)} "
@@ -302,11 +295,11 @@ def _next(seen: Observations) -> Batch | Stop:
     most = max(ranked, key=lambda one: one.gain)
     return Stop(
         f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
-        f"{duration(seen.predicted_seconds(most.batch.candidates))} of training, less than the time is worth."
+        f"{duration(seen.predicted_seconds(most.candidates))} of training, less than the time is worth."
     )
 
 
-def acquisitions(seen: Observations) -> list[Acquisition]:
+def acquisitions(seen: Observations) -> list[Batch]:
     """All that may be trained next, the best first. The reference has a score."""
     surrogate = seen.surrogate()
     assert surrogate is not None
@@ -349,7 +342,7 @@ def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
 
 
-def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
     """One more seed of one recipe."""
     for recipe in seen.space.recipes:
         if candidates := next_seed(seen, recipe):
@@ -359,10 +352,10 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
             gain = surrogate.gain(seen.in_full_stacks(candidates), seen.best_elsewhere)
-            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+            yield Batch(candidates, why, gain, _price(seen, candidates))
 
 
-def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
     """The next seed of both best choices, judged by the gain of several such seeds: a single one may not be enough to decide."""
     ranked = sorted(seen.space.recipes, key=surrogate.value, reverse=True)
     for seeds in ROUNDS:
@@ -373,11 +366,9 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
         first, *others = dict.fromkeys(one.recipe for one in rounds[0])
         names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
         share = 1 / seeds
-        yield Acquisition(
-            Batch(
-                tuple(rounds[0]),
-                f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
-            ),
+        yield Batch(
+            tuple(rounds[0]),
+            f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
             share * surrogate.gain(seen.in_full_stacks(every), seen.best_elsewhere),
             share * _price(seen, every),
         )
@@ -392,7 +383,7 @@ def possible_gain(mean: float, spread: float, most: float) -> float:
     return max(0.0, positive_part(mean) - positive_part(mean - most))
 
 
-def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
     """Neighbours of the best learning rate of each recipe, unless a run failed at this or at a lower one.
 
     A wanted certainty is not about the best score, so then there are none.
@@ -415,4 +406,4 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             most = seen.rule.highest_value(seen.space.cost(recipe)) - best
             gain = possible_gain(mean, RATE_SPREAD, most)
             why = f"Try another learning rate for {in_words(recipe)}."
-            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+            yield Batch(candidates, why, gain, _price(seen, candidates))

@@ -24,9 +24,9 @@ import numpy as np
 
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Difference, Failures, Point, Rate, SizeAnswer
-from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import DIFFERENCE, Pair, Summary, failure_interval, ratio, summarize
 from frostline.statistics.metrics import METRICS
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 

@@ -25,8 +25,8 @@ from frostline.statistics.cells import (
     with_outcomes,
 )
 from frostline.statistics.decision import JointEstimate, Lengths, Rule, decide
-from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio, holm
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult

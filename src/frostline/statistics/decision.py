@@ -18,16 +18,16 @@ With a wanted certainty, the recommended choice is instead the cheapest one that
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings, Goal
 from frostline.statistics.answer import BesideK, Choice, Decision
-from frostline.statistics.evidence import Evidence
 from frostline.statistics.metrics import lowest_score
 from frostline.statistics.posterior import HIGHEST, Observed, Posterior, expected_gain, posterior
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 
@@ -130,7 +130,11 @@ def decide(
     chosen = rule.choose(choices, full)
     known = [
         Choice(
-            **_beside_full(choice, full, rule),
+            choice=choice.name,
+            score=choice.score,
+            **_points_below(choice, full),
+            probability=rule.probability(choice, full),
+            cost_of_full=choice.cost,
             comparable=choice.comparable,
             expected=choice.expected,
             value=rule.value(choice),
@@ -157,18 +161,11 @@ def _smaller_k(choices: Sequence[Option]) -> list[Option | None]:
     return found
 
 
-def _beside_full(choice: Option, full: Option, rule: Rule) -> dict[str, Any]:
-    """A choice compared with full fine-tuning: the expected points below it with their 95 % interval, certainty, cost."""
+def _points_below(choice: Option, full: Option) -> dict[str, float]:
+    """The points that a choice is expected to be below full fine-tuning, with their 95 % interval."""
     below = (full.draws - choice.draws) / POINT
     low, high = np.quantile(below, (0.025, 0.975)).tolist()
-    return {
-        "choice": choice.name,
-        "score": choice.score,
-        "below_full": float(below.mean()),
-        **{"low": low, "high": high},
-        "probability": rule.probability(choice, full),
-        "cost_of_full": choice.cost,
-    }
+    return {"below_full": float(below.mean()), "low": low, "high": high}
 
 
 def _beside_k(choice: Option, choices: Sequence[Option]) -> BesideK | None:

@@ -1,8 +1,8 @@
-"""Scores of runs with their uncertainty: the interface, and the evidence from one score per run, as in a table."""
+"""The evidence from one score per run, as in a table: scores of runs with their uncertainty."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,51 +21,6 @@ from frostline.statistics.posterior import Observed
 from frostline.statistics.run_result import Scored
 
 Score = TypeVar("Score")
-
-
-class Evidence(Protocol):
-    """Validation scores of runs and their uncertainty.
-
-    ``Scores`` has one number per run. ``RunPredictions`` has every prediction, so its intervals also account for the sample of
-    validation rows.
-    """
-
-    @property
-    def metric(self) -> str: ...
-
-    @property
-    def chance(self) -> float | None:
-        """The score of the best constant prediction; None if it is unknown."""
-
-    @property
-    def rows(self) -> int | None:
-        """The number of validation rows; None if predictions are unknown."""
-
-    def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
-        """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
-
-    def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
-        """Whether these runs are significantly above the baseline; None if that cannot be tested.
-
-        The mean over seeds is tested. If predictions are known, the best of ``among`` single runs is tested too.
-        """
-
-    def summary(self, runs: Sequence[Scored]) -> Summary:
-        """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
-
-    def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
-        """What is known about the means of several cells, for their posterior. At least one cell has runs.
-
-        Args:
-            cells: The runs of each cell.
-            depth: See :class:`frostline.statistics.posterior.Observed`.
-        """
-
-    def rows_of(self, runs: Iterable[str]) -> int | None:
-        """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
-
-    def texts_of(self, runs: Iterable[str]) -> int | None:
-        """The number of different texts in these rows; None if it is unknown."""
 
 
 def by_seed(runs: Sequence[Scored], scores: Sequence[Score]) -> dict[str, Score]:
@@ -97,7 +52,7 @@ IN_COMMON = 0.75  # pairing needs at least this share of the larger cell's runs 
 
 @dataclass(frozen=True)
 class Scores:
-    """One score per run. It implements :class:`frostline.statistics.evidence.Evidence`.
+    """One score per run. :class:`frostline.statistics.predictions.RunPredictions` has every prediction instead.
 
     Attributes:
         metric: The name of the metric.
@@ -110,6 +65,7 @@ class Scores:
     rows: int | None = None
 
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
+        """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
         if not cell or not full:
             return None
         # with fewer seeds in common, pairing would discard more information than it gains
@@ -120,23 +76,33 @@ class Scores:
         return unpaired(ours, theirs)
 
     def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
+        """Whether the mean of these runs is significantly above the baseline; None if that cannot be tested."""
         if self.chance is None or len(runs) < 2:
             return None
         both = self.pair(runs, runs)
         return both is not None and is_above(both, self.chance)
 
     def summary(self, runs: Sequence[Scored]) -> Summary:
+        """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
         scores = np.array([_score(run) for run in runs])
         return summary_with_interval(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
 
     def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
+        """What is known about the means of several cells, for their posterior. At least one cell has runs.
+
+        Args:
+            cells: The runs of each cell.
+            depth: See :class:`frostline.statistics.posterior.Observed`.
+        """
         scores = [by_seed(runs, [_score(run) for run in runs]) for runs in cells]
         return Observed(scores, None, depth)
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
+        """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
         return self.rows
 
     def texts_of(self, runs: Iterable[str]) -> int | None:
+        """The number of different texts in these rows; None if it is unknown."""
         return self.rows
 
 

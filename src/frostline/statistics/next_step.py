@@ -64,8 +64,10 @@ class NextStep:
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
         if self.rule.sure is None:
-            return self._gain_of_value(moves, scored, kept, elsewhere)
-        return self._change(moves, scored, kept)
+            best = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
+            return max(0.0, float(best - max(self.values[self.observed.seen].max(), elsewhere)))
+        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, self._total)
+        return self.rule.exchange * float(np.abs(self._cheapest(moves, scored, kept) - now).mean())
 
     @cached_property
     def means(self) -> Array:
@@ -89,24 +91,6 @@ class NextStep:
         if distance.max() < FAR:
             return np.asarray(values)
         return np.asarray(values - spread * (distance * ndtr(distance) + norm.pdf(distance)))
-
-    def _gain_of_value(self, moves: Array, scored: Indices, kept: Array, elsewhere: float) -> float:
-        """The expected value of the best choice afterwards, less that of the best one now.
-
-        Args:
-            moves: Of all means, ``[MOVES, J]``.
-            scored: The choices that have a score afterwards.
-            kept: The covariance of all means afterwards.
-            elsewhere: See :meth:`gain`.
-        """
-        after = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
-        return max(0.0, float(after - max(self.values[self.observed.seen].max(), elsewhere)))
-
-    def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
-        """The expected change of the cost of what is chosen, at the usual price."""
-        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, self._total)
-        after = self._cheapest(moves, scored, covariance)
-        return self.rule.exchange * float(np.abs(after - now).mean())
 
     def _cheapest(self, moves: Array, scored: Indices, covariance: Array) -> Array:
         """For each move the cost of the cheapest choice that reaches the goal with the wanted probability."""
@@ -152,7 +136,8 @@ class NextStep:
         precision = self.posterior.curves.copy()
         rows = self._rows[np.ix_(some, some)]
         if self.own_rows:  # more seeds mean more rows
-            fewer = np.array([self._seeds_behind_rows[n] for n in some.tolist()]) / [len(one) for one in with_seeds]
+            behind = [len(self.observed.scores[self._nearest[n]]) for n in some.tolist()]
+            fewer = np.array(behind) / [len(one) for one in with_seeds]
             rows = rows * np.sqrt(np.outer(fewer, fewer))
         precision[:, some[:, None], some] += np.linalg.inv(by_seeds + rows)
         return np.asarray(np.linalg.inv(precision).mean(0))
@@ -183,11 +168,6 @@ class NextStep:
                 near = longer[near][0]
             found[n] = near if near in seen else min(on_curve, key=lambda one: abs(one - near))
         return found
-
-    @cached_property
-    def _seeds_behind_rows(self) -> dict[int, int]:
-        """The number of seeds that the row covariance of each choice stands for."""
-        return {n: len(self.observed.scores[nearest]) for n, nearest in self._nearest.items()}
 
     def _correlation_of_neighbours(self, rows: Array) -> float:
         on_curve = [n for n in self.observed.seen if self.observed.depth[n] is not None]

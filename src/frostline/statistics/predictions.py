@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
-from frostline.statistics.evidence import by_seed, same_seeds, summary_with_interval
+from frostline.statistics.evidence import Scores, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,
     Pair,
@@ -124,7 +124,9 @@ class Labelled:
 
 
 class RunPredictions:
-    """Predictions of runs. It implements :class:`frostline.statistics.evidence.Evidence`.
+    """Predictions of runs. Intervals account for the sample of validation rows, too.
+
+    It has the methods of :class:`frostline.statistics.evidence.Scores`. Its ``learned`` also tests the best of ``among`` runs.
 
     Scores on all rows and without each group of rows are computed once per run. Runs are paired by seed and row if both cells
     have a seed in common. Otherwise all runs of both cells are compared without pairing.
@@ -286,6 +288,9 @@ class RunPredictions:
     def _max_row_effect(self, rows: NDArray[np.bool_]) -> float:
         """How far one text, in one row or several, can move a score on these rows."""
         return self._range / max(self.split.different_texts(rows), 1)
+
+
+Evidence = Scores | RunPredictions  # validation scores of runs and their uncertainty
 
 
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:

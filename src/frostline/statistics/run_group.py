@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from frostline.statistics.evidence import Evidence
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.run_result import RunResult
 
 
@@ -33,10 +33,6 @@ class SearchOutcome:
     longest: float | None = None
     alternatives: Sequence[str] = ()
     train_size: int | None = None
-
-    def applies_to(self, train_size: int | None) -> bool:
-        """Whether the answer for this train size depends on the search."""
-        return self.train_size in (None, train_size)
 
 
 NO_SEARCH = SearchOutcome()

@@ -1,6 +1,7 @@
-"""Several train sizes: from which size full fine-tuning is better, and whether the best k depends on the size.
+"""Several train sizes, or several tasks of one model, compared.
 
-Several tasks of one model: the smallest k that reaches the target in every task.
+Of sizes: from which one full fine-tuning is better, and whether the best k depends on the size. Of tasks: the smallest k that
+reaches the target in every one.
 """
 
 from collections.abc import Mapping, Sequence, Set

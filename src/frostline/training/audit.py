@@ -33,7 +33,11 @@ class Audit:
     def __init__(self, pretrained: Pretrained, names: frozenset[str], learners: Sequence[Learner]) -> None:
         self.pretrained, self.names, self.learners = pretrained, names, learners
         self.before = pretrained.frozen_digest(names)
-        self.first_digests = [self._first_digests(learner) for learner in learners]
+        # of the parameters that do not start from pretrained values; of the others, the values themselves exist
+        self.first_digests = [
+            {name: digest_of(p) for name, p in learner.learned.items() if not self._is_pretrained(name, p)}
+            for learner in learners
+        ]
         self.frozen_in_train_mode = 0
 
     def state(self) -> State:
@@ -100,10 +104,6 @@ class Audit:
             for name, p in learner.learned.items()
             if (digest_of(p) != first_digests[name] if name in first_digests else not self._is_pretrained(name, p))
         ]
-
-    def _first_digests(self, learner: Learner) -> dict[str, str]:
-        """Digests of the parameters that do not start from pretrained values. Of the others, the values themselves exist."""
-        return {name: digest_of(p) for name, p in learner.learned.items() if not self._is_pretrained(name, p)}
 
     def _is_pretrained(self, name: str, parameter: Tensor) -> bool:
         """Whether a trained parameter has its pretrained value."""

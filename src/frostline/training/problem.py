@@ -1,12 +1,7 @@
 """The learning problem of a run: targets, loss and scores. Rows refer to the pool, the concatenation of all splits.
 
-The learning problem of multi-label classification: any number of labels for a text.
-
-Shapes: N rows of the pool, B rows of a batch, K runs, C labels.
-
-The learning problem of token classification: a tag for each word of a sentence.
-
-Shapes: N rows of the pool, B rows of a batch, K runs, T tokens of a batch, W words and P labelled tokens of a sentence, C tags.
+Shapes: N rows of the pool, B rows of a batch, K runs, C classes, labels or tags; of tags also T tokens of a batch, W words and P
+labelled tokens of a sentence.
 """
 
 import math

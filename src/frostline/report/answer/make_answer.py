@@ -11,8 +11,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Cell, Counts, Recommended, SizeAnswer, TaskAnswer
 from frostline.statistics.cells import ANSWERS, by_depth, failures_by_rate, outcomes_at_each_size
 from frostline.statistics.curve import adjust, compare
-from frostline.statistics.evidence import Evidence
-from frostline.statistics.predictions import RunPredictions
+from frostline.statistics.predictions import Evidence, RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult, Scored
@@ -51,7 +50,7 @@ def answer_task(group: RunGroup, settings: AnalysisSettings) -> TaskAnswer:
             evidence,
             settings,
             group.layers,
-            group.search if group.search.applies_to(size) else NO_SEARCH,
+            group.search if group.search.train_size in (None, size) else NO_SEARCH,
         )
         for size in sorted({run.train_size for run in runs}, key=lambda size: size or 0, reverse=True)
     ]

@@ -14,8 +14,8 @@ from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
 from frostline.statistics.decision import Rule
-from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
+from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import ALTERNATIVES

@@ -1,4 +1,4 @@
-"""The scored examples, stored next to the results. Answer and report are rebuilt from them, without the data files."""
+"""The folder of a sweep, read without model and data files: settings, runs, results, and the scored examples beside them."""
 
 import io
 import json
