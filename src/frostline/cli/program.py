@@ -71,7 +71,7 @@ class PanelCommand(TyperCommand):
         if self.name in FIRST and HELP_ALL in args:
             ctx.meta[HELP_ALL], args = True, ["--help"]
         try:
-            self._refuse_lost_values(*self.make_parser(ctx).parse_args(list(args)))
+            self._refuse_lost_values(ctx, *self.make_parser(ctx).parse_args(list(args)))
             return super().parse_args(ctx, args)
         except Exception as error:
             similar = getattr(error, "possibilities", None)  # of Typer's error, the most similar name first
@@ -79,14 +79,14 @@ class PanelCommand(TyperCommand):
                 error.possibilities = similar[:1]  # type: ignore[attr-defined]
             raise
 
-    def _refuse_lost_values(self, values: Mapping[str, Any], _: object, given: Sequence[Any]) -> None:
+    def _refuse_lost_values(self, ctx: Any, values: Mapping[str, Any], _: object, given: Sequence[Any]) -> None:
         """Refuse a flag with one value that is there twice, or that has another flag for its value, as of an empty variable.
 
         Raises:
             FrostlineError: There is one. The parser would take the last value, or the other flag.
         """
-        known = {flag for one in self.params for flag in (*one.opts, *one.secondary_opts)}
-        for one in given:
+        known = {flag for one in self.get_params(ctx) for flag in (*one.opts, *one.secondary_opts)}
+        for one in () if values.get("help") else given:
             if one.param_type_name == "argument" or one.is_flag or one.multiple:
                 continue
             if values[one.name] in known:
