@@ -137,7 +137,8 @@ def remembered(check: Callable[..., list[Check]]) -> Callable[..., list[Check]]:
         if any(map(is_unread, weights.values())):
             return check(model, **options)
         digests = (f"{name} {digest_of(value)}" for name, value in weights.items())
-        key = (type(model), *digests, repr(model), str(model.config), repr(options), *map(enabled, SPEED_UPS))
+        shown = repr(model), repr(getattr(model, "head", None) and vars(model.head).get("kind")), str(model.device)
+        key = (type(model), *digests, *shown, str(model.config), repr(options), *map(enabled, SPEED_UPS))
         if key not in found:
             found[key] = check(model, **options)
         return found[key]
