@@ -82,6 +82,11 @@ def test_bad_input_is_one_message_and_no_file(frostline: Frostline, here: Path, 
         ("report none", "none holds no sweep"),
         ("report t.csv", "t.csv is a file, or in a file: give a folder instead"),
         ("cache rm", "Say what to remove"),
+        (("cache", "rm", ""), "Say what to remove"),
+        (("cache", "rm", "zzz", ""), "Say what to remove"),
+        (("study", "lee2019", "--plan", "--task", ""), "--task has no value: give at least one, or leave it out"),
+        (("study", "lee2019", "--plan", "--model", ","), "--model has no value"),
+        (("analyze", "nohead.csv", "--out", "a", "--metric", ""), "--metric has no value"),
         ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
         ("cache rm --all", "there is no terminal to ask: add --yes"),
         ("study lee2019 --model adapter --plan", "an adapter of org/base"),
@@ -100,7 +105,7 @@ def test_bad_input_is_one_message_and_no_file(frostline: Frostline, here: Path, 
     ],
 )
 def test_bad_input_to_other_commands(
-    frostline: Frostline, here: Path, finished_sweep: Path, command: str, message: str
+    frostline: Frostline, here: Path, finished_sweep: Path, command: str | tuple[str, ...], message: str
 ) -> None:
     """The fixture ``frostline`` refuses flags of other commands in every message of every test."""
     (here / "model").symlink_to(finished_sweep / "model")
@@ -113,7 +118,7 @@ def test_bad_input_to_other_commands(
     classes = {"AutoConfig": "own.OwnConfig", "AutoModelForSequenceClassification": "own.Own"}
     edit_config(here / "own", model_type="own", auto_map=classes)
     before = sorted(here.rglob("*")), (here / "t.csv").read_bytes()
-    got = frostline(*command.split())
+    got = frostline(*(command.split() if isinstance(command, str) else command))
     assert got.code == 2 and not got.out
     assert got.err.startswith("frostline: ") and message in got.err and got.err.count("\n") == 1
     assert (sorted(here.rglob("*")), (here / "t.csv").read_bytes()) == before

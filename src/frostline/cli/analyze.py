@@ -14,7 +14,7 @@ from frostline import FrostlineError
 from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
-from frostline.data.wording import comma_separated, counted, did_you_mean, harmless, normalized_name
+from frostline.data.wording import counted, did_you_mean, harmless, normalized_name
 from frostline.report.formatting import UNBROKEN
 from frostline.report.plain_text import aligned, wrapped
 
@@ -77,7 +77,7 @@ def analyze(
         from frostline.studies.protocol import load_protocol
 
         protocol = load_protocol(as_published)
-    words = [word for some in metric or () for word in comma_separated(some)]
+    words = split_words("--metric", metric) or []
     for_every_task = [word for word in words if "=" not in word]
     if len(for_every_task) > 1:
         raise FrostlineError(
@@ -227,9 +227,8 @@ def study(
 
     protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
     of_tasks = split_pairs("--data", data)
-    sweeps = study_sweeps(
-        protocol, folder, models=split_words(model), tasks=split_words(task), data=of_tasks, settings=settings
-    )
+    models, tasks = split_words("--model", model), split_words("--task", task)
+    sweeps = study_sweeps(protocol, folder, models=models, tasks=tasks, data=of_tasks, settings=settings)
     if plan:
         print_study(sweeps)
     else:

@@ -189,9 +189,16 @@ def as_words(flags: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def split_words(words: Sequence[str] | None) -> list[str] | None:
-    """All values of a flag, or None if it was not given."""
-    return [part for some in words for part in comma_separated(some) if part] if words else None
+def split_words(flag: str, words: Sequence[str] | None) -> list[str] | None:
+    """All values of a flag, or None if it was not given.
+
+    Raises:
+        FrostlineError: It has no value, as of an empty variable.
+    """
+    parts = [part for some in words or () for part in comma_separated(some) if part]
+    if words and not parts:
+        raise FrostlineError(f"{flag} has no value: give at least one, or leave it out.")
+    return parts or None
 
 
 def split_pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:

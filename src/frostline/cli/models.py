@@ -266,7 +266,7 @@ def cache_rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove cached hidden states. They are computed again when they are needed."""
-    if bool(keys) == everything:
+    if bool(keys) == everything or not all(keys or ()):  # every key starts with an empty one
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
     from frostline.frozen.cache import list_entries, remove_entries
 
