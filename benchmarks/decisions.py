@@ -104,7 +104,7 @@ def judge(folder: Path) -> Facts:
 
 
 def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each rule with what it names in one replay; none if the search has used every fresh seed, so that the truth is unknown."""
+    """Each rule with what it names in one replay; none if full's truth is unknown: every fresh seed was used, or failed."""
     order = random.permutation([*runs.choosing, *runs.fresh]).tolist()
     short, long = runs.full.epochs, runs.recipes[-1].epochs
     half = Recipe(runs.folder.identity.layers // 2)
@@ -113,8 +113,8 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
         ALONE: replayed(runs, runs.searched(lengths=False, ways=False), order),
         BOTH: replayed(runs, runs.recipes, order),
     }
-    held_out = searches[FIND].held_out
-    if not held_out:
+    truth, means = runs.truth(searches[FIND].held_out), runs.truth(runs.fresh)
+    if runs.full not in truth:
         return
     seeds = searches[FIND].seeds[:3]
     named = {
@@ -132,7 +132,7 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
         "best probe": "probe",
         "one standard error, 3 seeds of every k, one length": runs.one_standard_error(seeds),
     }
-    truth, best = runs.truth(held_out), max((means := runs.truth(runs.fresh)), key=lambda name: means[name])
+    best = max(truth, key=lambda name: means[name])
     for rule, name in named.items():
         if name in truth:
             facts = {
@@ -145,8 +145,14 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
             search = searches.get(rule)
             facts["seconds"] = None if search is None else round(search.seconds / runs.seconds[runs.full], 2)
             stated = search.probabilities if search is not None else {}
-            came = {k: truth[k] >= runs.required(truth[runs.full]) for k in stated}
-            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != runs.full]}
+            came = {k: truth[k] >= runs.required(truth[runs.full]) for k in stated if k in truth}
+            yield (
+                rule,
+                {
+                    **facts,
+                    "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k in came and k != runs.full],
+                },
+            )
 
 
 def result(tasks: Mapping[str, Facts]) -> list[Facts]:

@@ -122,8 +122,8 @@ class RecordedRuns:
         return {row.run: row for row in known}
 
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
-        """The mean score of every choice by its name, over these seeds."""
-        known = {one: float(np.mean(self.scores(one, seeds))) for one in self.recipes}
+        """The mean score of every choice by its name, over these seeds; none if all of its runs failed."""
+        known = {one: float(np.mean(scores)) for one in self.recipes if (scores := self.scores(one, seeds))}
         return known | {name: self.evidence.alone(name)["score"] for name in self.alternatives}
 
     @cached_property
