@@ -62,3 +62,5 @@ def test_a_refused_value_has_no_traceback_of_the_validation(tmp_path: Any) -> No
     with pytest.raises(frostline.FrostlineError, match="tune cannot be -1") as caught:
         frostline.sweep(model="m", train="t.csv", tune=-1, out=tmp_path / "o")
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    with pytest.raises(frostline.FrostlineError, match="retry cannot be 'errors': give failed, diverged"):
+        frostline.sweep(model="m", train="t.csv", tune=0, out=tmp_path / "o", retry=["errors"])

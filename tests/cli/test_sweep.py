@@ -136,7 +136,7 @@ def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: 
     assert frostline(*words, "--retry", "failed,diverged").code == 0
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
     got = frostline(*words, "--retry", "all")
-    assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
+    assert got.code == 2 and "retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 
 def test_a_moved_folder_is_continued_there(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.forecast_record import Taken, record, record_measured
 from frostline.sweeps.results.search_record import request_again
 from frostline.sweeps.results.tensor_files import BestWeights
-from frostline.sweeps.settings import PLANNED_FOLDER, Settings, make_settings
+from frostline.sweeps.settings import PLANNED_FOLDER, Settings, make_settings, retry_kinds
 from frostline.sweeps.slurm import TASKS
 
 
@@ -57,7 +57,7 @@ def sweep(
     """
     require_known(settings, sweep)
     tables, plain = split_off_tables({**settings, "out": out})
-    spec = make_settings(plain)
+    spec, retry = make_settings(plain), retry_kinds(retry)
     with displayed(progress) as shown:
         plan = _begun(spec, tables, shown, retry)
         out, results = plan.store.out, Results(plan.store.out, tables)
@@ -148,7 +148,7 @@ def submit(
         FrostlineError: As for :func:`sweep`. Or a table is in no file, or sbatch is not there or refuses the options.
     """
     tables, plain = split_off_tables(settings)
-    spec = make_settings(plain)
+    spec, retry = make_settings(plain), retry_kinds(retry)
     out = Path(spec.out).expanduser()
     text = slurm.script(out, tasks=tasks, options=options, trust_remote_code=spec.trust_remote_code)
     if tables:

@@ -21,6 +21,7 @@ from frostline.sweeps.results.leases import SILENT_AFTER
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.sweeps.settings import retry_kinds
 from frostline.sweeps.toml import TRUST
 
 
@@ -55,7 +56,7 @@ def work(
     Raises:
         FrostlineError: The folder holds no sweep, or its model or data cannot be read here. Or it needs code that is not trusted.
     """
-    out = Path(out)
+    out, retry = Path(out), retry_kinds(retry)
     with displayed(progress) as shown:
         store = Store(out)
         for damage in store.check():

@@ -13,7 +13,7 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.answer_output import print_answer, print_models
-from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
+from frostline.cli.flags import as_words, retry_option, with_settings
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.files import require_writable
 from frostline.data.wording import capitalized, duration, duration_at_least
@@ -29,6 +29,7 @@ from frostline.sweeps.settings import (
     Settings,
     budget_seconds,
     make_settings,
+    retry_kinds,
     search_settings,
 )
 from frostline.sweeps.slurm import FILE, TASKS, script

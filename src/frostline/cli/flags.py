@@ -17,7 +17,6 @@ from frostline.sweeps.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
 from frostline.training.settings import TrainingSettings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
-CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
@@ -30,19 +29,6 @@ def retry_option(default: str) -> Any:
         f"retried/. [default: {default}]",
         show_default=False,
     )
-
-
-def retry_kinds(text: str) -> tuple[str, ...]:
-    """The value of ``--retry``.
-
-    Raises:
-        FrostlineError: It names something else.
-    """
-    kinds = tuple(comma_separated(text))
-    for kind in kinds:
-        if kind not in CAN_RETRY:
-            raise FrostlineError(f"--retry cannot be {kind!r}: give failed, diverged, or failed,diverged.")
-    return kinds
 
 
 def with_settings(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import TrustRemoteCode, retry_kinds, retry_option
+from frostline.cli.flags import TrustRemoteCode, retry_option
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.wording import counted, duration, unchecked
 from frostline.report.plain_text import table_lines, wrapped
 from frostline.sweeps.results.leases import SILENT_AFTER, Leases
-from frostline.sweeps.settings import TRACKERS
+from frostline.sweeps.settings import TRACKERS, retry_kinds
 
 if TYPE_CHECKING:  # it imports numpy, which --help does not need
     from frostline.sweeps.results.folder import Folder
@@ -59,7 +59,7 @@ def work(
     """
     from frostline.sweeps.results.folder import Folder
 
-    kinds = retry_kinds(retry) if retry else ()
+    kinds = retry_kinds(retry or ())
     Folder(folder)  # refuses another folder before torch is imported
     from frostline.api.work import work as train
 

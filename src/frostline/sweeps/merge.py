@@ -10,6 +10,7 @@ from frostline.data.files import ARRAY_BYTES, make_folder, new_folder, read_insi
 from frostline.sweeps.join import difference
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.store import Store, disagreement
+from frostline.sweeps.settings import OutputSettings
 from frostline.sweeps.toml import NOT_SETTINGS
 from frostline.training.run import Run
 
@@ -80,6 +81,13 @@ def _require_same(one: Folder, other: Folder) -> None:
         raise FrostlineError(
             f"{one.out} and {other.out} hold different sweeps: their {name} is different{detail}. Give folders of one sweep."
         )
+    for name in OutputSettings.model_fields:
+        here, there = getattr(one.spec, name), getattr(other.spec, name)
+        if here != there and name not in ("out", "track"):
+            raise FrostlineError(
+                f"{one.out} and {other.out} would be answered differently: their {name} is {here} and {there}. Run the command "
+                "of one of them with the value of the other; runs are not trained again."
+            )
 
 
 def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[str]:

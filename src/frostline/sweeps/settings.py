@@ -1,7 +1,7 @@
 """What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of a call in Python."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from typing import Annotated, Any, Literal, Self
 
@@ -27,6 +27,7 @@ from frostline.training.settings import (
 )
 
 PLANNED_FOLDER = "frostline-sweep"  # the default ``out`` of a plan, which writes nothing
+CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
 GRID = ("tune", "seeds", "train_size", "learning_rate", "num_train_epochs")  # the dimensions of a grid of runs
 
 
@@ -429,6 +430,19 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return f"{name} is missing: give --{name.replace('_', '-')}, or the key in a TOML file ({description})."
     return f"{name} cannot be {quoted(values[name])}: {_advice(error, name, description)}."
+
+
+def retry_kinds(value: str | Collection[str]) -> tuple[str, ...]:
+    """How runs have ended that are to be trained again, from the value of ``--retry``.
+
+    Raises:
+        FrostlineError: It names something else.
+    """
+    kinds = tuple(comma_separated(value) if isinstance(value, str) else value)
+    for kind in kinds:
+        if kind not in CAN_RETRY:
+            raise FrostlineError(f"retry cannot be {quoted(kind)}: give failed, diverged, or failed,diverged.")
+    return kinds
 
 
 def _advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:

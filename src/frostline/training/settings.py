@@ -34,6 +34,13 @@ def _as_seeds(value: Any) -> Any:
     return list(range(count))
 
 
+def _with_text_labels(weights: Any) -> Any:
+    """Labels that are whole numbers, in Python, as the text that they are in a table."""
+    if not isinstance(weights, dict):
+        return weights
+    return {str(label) if isinstance(label, Integral) else label: weight for label, weight in weights.items()}
+
+
 def _not_empty_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
         raise ValueError("give at least one value")
@@ -117,8 +124,8 @@ class TrainingSettings(Strict):
         "the task's usual metric",
         panel="output",
     )
-    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
-        "none", description="class weights: none, balanced or label=weight pairs"
+    class_weights: Literal["none", "balanced"] | Annotated[dict[str, float], BeforeValidator(_with_text_labels)] = (
+        Field("none", description="class weights: none, balanced or label=weight pairs")
     )
     label_all_tokens: bool = Field(
         False, description="tags of words: train on all tokens of a word, not the first one only"
