@@ -147,7 +147,8 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
     cases: list[tuple[list[Any], dict[str, Any], str]] = [
         (models[:1], {}, "A bundle needs at least two models"),
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
-        ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
+        ([models[0], tmp_path / "nothing"], {}, "There is no folder .*nothing: give that of a model"),
+        ([models[0], tmp_path / "full"], {}, r"full contains no model \(no config.json\)"),
         ([models[0], tmp_path / "probe"], {}, "probe is a probe, a TF-IDF model or one of SetFit, which a bundle"),
         ([models[0], tmp_path / "search"], {}, "model is a probe, a TF-IDF model or one of SetFit"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
