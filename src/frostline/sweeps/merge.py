@@ -82,8 +82,9 @@ def _require_same(one: Folder, other: Folder) -> None:
             f"{one.out} and {other.out} hold different sweeps: their {name} is different{detail}. Give folders of one sweep."
         )
     for name in OutputSettings.model_fields:
-        here, there = getattr(one.spec, name), getattr(other.spec, name)
-        if here != there and name not in ("out", "track"):
+        values = [getattr(sweep.spec, name) for sweep in (one, other)]
+        if values[0] != values[1] and name not in ("out", "track"):
+            here, there = ("not given" if value is None else value for value in values)
             raise FrostlineError(
                 f"{one.out} and {other.out} would be answered differently: their {name} is {here} and {there}. Run the command "
                 "of one of them with the value of the other; runs are not trained again."
