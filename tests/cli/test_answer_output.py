@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer
+from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer, print_models
+from frostline.report.answer.models_answer import answer_over_models
 from frostline.report.explanations import sentence_without_command
+from frostline.report.pages.models_page import models_table
 from frostline.report.plain_text import wrapped
-from frostline.statistics.answer import Answer, Calibration, CalibrationError, Threshold
+from frostline.statistics.answer import Answer, Calibration, CalibrationError, ModelAnswer, Threshold
 from snapshots import assert_like
 from synthetic_answer import Made, answer_of, clear, make_runs
 
@@ -133,3 +135,40 @@ def test_an_error_is_the_exit_code_and_a_file_has_no_colours(capsys: pytest.Capt
     assert "\x1b" not in capsys.readouterr().out
     with pytest.raises(SystemExit, match="1"):
         print_answer(CASES["an error"], Path("o"))
+
+
+def test_a_model_that_computes_no_layer_has_no_factor_of_zero(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A probe on the embeddings, or a TF-IDF model: ``takes 0.0× the operations``, and ``0.0e+00`` in the table."""
+    answer = of_sweep(make_runs(clear))
+    best = ModelAnswer(
+        model="two",
+        folder="two",
+        layers=2,
+        parameters=20_000,
+        probe=0.9,
+        choice="probe",
+        expected=0.9,
+        above_baseline=True,
+        rows=200,
+        below=0.0,
+        low=0.0,
+        high=0.0,
+        value=0.9,
+        training_operations=0.0,
+        inference_operations=1.2e8,
+        runs=3,
+        seconds=1.0,
+        why="",
+    )
+    cheap = replace(
+        best, model="one", folder="one", layers=1, below=None, low=None, high=None, value=0.8, inference_operations=0.0
+    )
+    found = answer_over_models([best, cheap], {"two": answer, "one": answer}, price=0.02, price_inference=0.0)
+    assert "and computes no layer for a prediction." in found.sentence and "0.0×" not in found.sentence
+    print_models(found, tmp_path)
+    shown = capsys.readouterr().out
+    assert "1.2e+08" in shown and "0.0e+00" not in shown and shown.count("none") == 1
+    records = models_table(found).entries()
+    assert [entries[1].small[0] for _, entries in records] == ["of 2 layers", "of 1 layer"]

@@ -192,7 +192,7 @@ def print_models(answer: "ModelsAnswer", out: Path) -> None:
             printed(one.choice) if one.choice else "left out",
             formatting.score(one.expected),
             "" if one.below is None else formatting.points(one.below),
-            f"{one.inference_operations:.1e}",
+            formatting.operations(one.inference_operations),
             str(one.runs),
         )
         for one in by_value(answer)

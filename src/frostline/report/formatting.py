@@ -111,6 +111,11 @@ def times(factor: float | None) -> str:
     return UNKNOWN if factor is None else f"{factor:.{0 if factor >= 9.95 else 1}f}×"
 
 
+def operations(value: float) -> str:
+    """A number of operations: ``1.2e+08``."""
+    return "none" if value == 0 else f"{value:.1e}"
+
+
 def ratio(value: float | None) -> str:
     """A ratio with two decimals."""
     return UNKNOWN if value is None else f"{value:.2f}"

@@ -85,6 +85,8 @@ def _beside(one: ModelAnswer, best: ModelAnswer) -> str:
         less = "less" if one.below >= 0 else "more"
         interval = formatting.interval(one.low, one.high, formatting.points)
         expected += f"{formatting.points(abs(one.below))} points {less} (95 % interval of the points below: {interval})"
+    if not one.inference_operations:  # a probe on the embeddings, or a TF-IDF model
+        return f"{expected}, and computes no layer for a prediction."
     if not best.inference_operations:
         return f"{expected}."
     times = formatting.times(one.inference_operations / best.inference_operations)

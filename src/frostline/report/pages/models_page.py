@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic_core import to_jsonable_python
 
 from frostline.data.files import replace_file, write_json
+from frostline.data.wording import counted
 from frostline.report import formatting
 from frostline.report.answer.models_answer import by_value, status
 from frostline.report.explanations import headline
@@ -26,7 +27,9 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
 
     columns = (
         Column("model", "model", number=False, user_text="value"),
-        Column("choice", "what to tune", printed, number=False, small=lambda one: [f"of {one.layers} layers"]),
+        Column(
+            "choice", "what to tune", printed, number=False, small=lambda one: [f"of {counted(one.layers, 'layer')}"]
+        ),
         Column("expected", "expected", formatting.score),
         Column(
             "below",
@@ -34,8 +37,8 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
             formatting.points,
             ends=("low", "high"),
         ),
-        Column("training_operations", "training,\noperations", _operations),
-        Column("inference_operations", "prediction,\noperations", _operations),
+        Column("training_operations", "training,\noperations", formatting.operations),
+        Column("inference_operations", "prediction,\noperations", formatting.operations),
         Column("times", "times the\nbest's", formatting.times, of=times),
         Column("probe", "linear\nprobe", formatting.score),
         Column("parameters", "parameters", formatting.parameters),
@@ -52,10 +55,6 @@ def models_table(answer: ModelsAnswer) -> ReportTable:
         columns,
         rows,
     )
-
-
-def _operations(value: float) -> str:
-    return "none" if value == 0 else f"{value:.1e}"
 
 
 def write_models(out: Path, answer: ModelsAnswer, answers: Mapping[str, Answer]) -> None:
