@@ -30,7 +30,7 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
     settings = {"model": tiny_bert, "label_column": "words", **tables, "task_type": "regression", **EXACT}
     for name, validation in (("all", tables["validation"]), ("one", pd.read_csv(tables["validation"])[:1])):
         probed = frostline.probe(**{**settings, "validation": validation}, out=tmp_path / name)
-        facts = json.loads((tmp_path / name / "probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
+        facts = json.loads((tmp_path / name / "probes.json").read_text(), parse_constant=pytest.fail)
         assert facts["probes"][0]["held_out"] is None and facts["probes"][0]["validation"] is None
         assert "nan" not in (tmp_path / name / "tables" / "probes.csv").read_text()
         page = (tmp_path / name / "report.html").read_text()
@@ -58,7 +58,7 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     assert "after layer" in result.out and "words: accuracy on 60 validation examples" in result.out
     assert result.out.endswith("\np/report.html\np/probe\n")
     assert Path("p/report.html").read_text().count("<figure") == 1
-    (facts,) = json.loads(Path("p/probes.json").read_text())["probes"]
+    facts = json.loads(Path("p/probes.json").read_text())
     assert facts["columns"]["label"] == "words"
     assert Path("p/tables/probes.csv").read_text().count("\n") == 1 + 4 * 3 + 1
     assert Path("p/figures/probe_curve.svg").exists()

@@ -74,7 +74,7 @@ def write_probes(out: Path, report: ProbeReport) -> Path:
         model=model_name(report.model),
     )
     save_tables(out, [table])
-    write_json(out / "probes.json", {"probes": [report.model_dump()]}, inside=out)
+    write_json(out / "probes.json", report.model_dump(), inside=out)
     replace_file(page, text.encode(), inside=out)
     return page
 

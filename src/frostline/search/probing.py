@@ -69,7 +69,7 @@ def _standard_error(score: float, report: ProbeReport) -> float:
 
 @dataclass(frozen=True)
 class Probed:
-    """The probes for one label column.
+    """Linear probes after every layer.
 
     Attributes:
         report: What probes.json says of them.

@@ -333,7 +333,7 @@ class ReportedProbe(ProbeInput):
 
 
 class ProbeReport(TaskFacts):
-    """What is reported of the probes for one label column: an entry of probes.json.
+    """What is reported of the probes, as in probes.json.
 
     Attributes:
         model: The hub name or folder of the model.
