@@ -112,6 +112,11 @@ def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> No
     assert large[0].settings["tune"][-2:] == ["last 12", "full"] and "layers" not in large[0].settings
     with pytest.raises(FrostlineError, match="neither a folder nor available from the hub"):
         study_sweeps(protocol, tmp_path, models=["nowhere"])
+    with pytest.raises(FrostlineError, match="but bert-base has 12"):  # before bert-large is trained
+        study_sweeps(protocol, tmp_path, models=["bert-large", "bert-base"], settings={"tune": "20,full"})
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FrostlineError, match="does not show how many layers it has: use `frostline sweep`"):
+        study_sweeps(protocol, tmp_path, models=[str(tmp_path)])
 
 
 def rows_in(path: Path) -> list[dict[str, str]]:

@@ -84,7 +84,9 @@ def study_sweeps(
     for model in models:
         layers = protocol.layers_of(model) or layers_in_config(model_folder(model, None, ["config.json"])[0])
         if layers is None:
-            raise FrostlineError(f"The configuration of {model} does not show how many layers it has: give --tune.")
+            raise FrostlineError(
+                f"The configuration of {model} does not show how many layers it has: use `frostline sweep`."
+            )
         for task in tasks:
             own = Path(out) / file_name(model_name(model)) / file_name(task)
             require_inside(own, Path(out))
@@ -95,6 +97,8 @@ def study_sweeps(
             if "learning_rate" not in given:
                 given["learning_rate"] = protocol.line_search
                 search = protocol.line_search if protocol.as_published.one_learning_rate else ()
-            make_settings({**given, "out": str(own)})  # refuses wrong ones before the first sweep
+            spec = make_settings({**given, "out": str(own)})  # what is wrong is refused before the first sweep
+            for recipe in spec.values_of("tune"):
+                spec.way_of(recipe).require_layers(spec.depth or layers, model)
             sweeps.append(StudySweep(model, task, own, given, protocol.as_published, search))
     return sweeps
