@@ -175,6 +175,16 @@ def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
     assert sum(one.examples for one in answer.classes) == 60
 
 
+def test_where_nothing_is_above_the_baseline_the_page_recommends_no_k(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, 1), seeds=2, rows=12)
+    assert answer_of(out).sizes[0].decision.above_baseline is False
+    words = page_of(out).words
+    assert "The k that is best so far is shaded." in words and "Of the k that is best so far, from the" in words
+    assert not any(
+        said in words for said in ("The recommended k is", "Of the recommended k", "the recommended model gets")
+    )
+
+
 def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
     logits = np.eye(2)[[0, 0, 0]]
     split = Labelled(np.array([0, 0, 1]), "text-classification", ("often", "never"), "accuracy")

@@ -8,6 +8,7 @@ from typing import Any
 from frostline.data.files import remove, replace_file
 from frostline.data.wording import model_name
 from frostline.model.terms import EMBEDDINGS, layer_numbers
+from frostline.report import names
 from frostline.report.answer.recommended_classes import (
     WHO_APPLIES,
     calibration_sentences,
@@ -134,7 +135,8 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
             tables.append(probe_table(search.probes))
     if answer.classes:
         count = len(runs_of_choice(answer.sizes[0]))
-        tables.append(class_scores_table(answer.classes, count, task_type, answer.threshold))
+        mark = names.mark_of_choice(answer.sizes[0].decision)
+        tables.append(class_scores_table(answer.classes, count, task_type, answer.threshold, mark))
     if answer.threshold:
         tables.append(threshold_table(answer.threshold))
     return {table.name: table for table in tables}

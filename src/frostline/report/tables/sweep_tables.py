@@ -251,9 +251,15 @@ def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> Re
 
 
 def class_scores_table(
-    classes: Sequence[ClassScores], runs: int, task_type: str, threshold: Threshold | None = None
+    classes: Sequence[ClassScores],
+    runs: int,
+    task_type: str,
+    threshold: Threshold | None = None,
+    mark: str = "recommended",
 ) -> ReportTable:
-    """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
+    """Precision, recall and F1 of each class over the ``runs`` of the chosen k; ``classes`` is that of answer.json.
+
+    ``mark`` is what the page calls this k.
 
     For token classification, these are types of entities, or plain tags. If a text can have any number of labels, each of them
     may have a saved threshold.
@@ -275,9 +281,10 @@ def class_scores_table(
         ),
         *own,
     )
-    caption = "Of the recommended model, from the predictions of its only run."
+    chosen = "Of the recommended {}" if mark == "recommended" else f"Of the {{}} that is {mark}"
+    caption = f"{chosen.format('model')}, from the predictions of its only run."
     if runs > 1:
-        caption = f"Of the recommended k, from the predictions of its {runs} runs together; below: lowest to highest of a run."
+        caption = f"{chosen.format('k')}, from the predictions of its {runs} runs together; below: lowest to highest of a run."
     if threshold:
         caption += " These scores are at the threshold 0.5."
     caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
