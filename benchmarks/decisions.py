@@ -145,14 +145,9 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
             search = searches.get(rule)
             facts["seconds"] = None if search is None else round(search.seconds / runs.seconds[runs.full], 2)
             stated = search.probabilities if search is not None else {}
-            came = {k: truth[k] >= runs.required(truth[runs.full]) for k in stated if k in truth}
-            yield (
-                rule,
-                {
-                    **facts,
-                    "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k in came and k != runs.full],
-                },
-            )
+            required = runs.required(truth[runs.full])
+            others = [k for k in stated if k in truth and k != runs.full]
+            yield rule, {**facts, "stated": [(round(stated[k], 3), bool(truth[k] >= required)) for k in others]}
 
 
 def result(tasks: Mapping[str, Facts]) -> list[Facts]:

@@ -48,9 +48,8 @@ def recorded() -> list[tuple[Array, Array]]:
     other metrics than accuracy are made smaller until the best one is ``LARGEST``.
     """
     curves: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for task, facts in [
-        task for name in ("decisions", "recipes") for task in _raw(RESULT.with_name(f"{name}.json")).items()
-    ]:
+    files = [json.loads(RESULT.with_name(f"{name}.json").read_text()) for name in ("decisions", "recipes")]
+    for task, facts in [task for file in files for task in file["raw"].items()]:
         layers = 12 if task.endswith("12 layers") else 6
         depths = {f"last {k}": k / layers for k in range(layers + 1)}
         depths |= {"head only": 0.0, "full": 1 + 1 / layers, "all": 1 + 1 / layers}
@@ -66,11 +65,6 @@ def recorded() -> list[tuple[Array, Array]]:
         for depth, gains, errors in found
         if gains[-1] >= LEARNED and errors.mean() <= CERTAIN
     ]
-
-
-def _raw(path: Path) -> Facts:
-    raw: Facts = json.loads(path.read_text())["raw"]
-    return raw
 
 
 def curve(random: np.random.Generator, shape: str, layers: int) -> Array:

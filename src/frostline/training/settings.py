@@ -84,6 +84,7 @@ HeadLearningRate = Annotated[
 HeadLearningRates = Annotated[
     tuple[HeadLearningRate, ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)
 ]
+Weights = Annotated[dict[str, float], BeforeValidator(_with_text_labels)]
 Threshold = Annotated[float | str, BeforeValidator(check_threshold)]
 
 
@@ -124,8 +125,8 @@ class TrainingSettings(Strict):
         "the task's usual metric",
         panel="output",
     )
-    class_weights: Literal["none", "balanced"] | Annotated[dict[str, float], BeforeValidator(_with_text_labels)] = (
-        Field("none", description="class weights: none, balanced or label=weight pairs")
+    class_weights: Literal["none", "balanced"] | Weights = Field(
+        "none", description="class weights: none, balanced or label=weight pairs"
     )
     label_all_tokens: bool = Field(
         False, description="tags of words: train on all tokens of a word, not the first one only"
