@@ -7,6 +7,7 @@ import pytest
 
 import frostline
 from frostline.api.keywords import Floats, Grid, Integers, ModelAndData, Strings, Training
+from frostline.search import DEFAULTS
 from frostline.sweeps.settings import NOT_OF_SEARCH, OF_MODEL_AND_DATA, Settings
 
 FIELDS = Settings.model_fields
@@ -41,9 +42,13 @@ def test_a_signature_names_every_setting_with_its_default(name: str) -> None:
     first, _, method = name.partition(".")
     function = getattr(getattr(frostline, first), method) if method else getattr(frostline, first)
     shown = inspect.signature(function).parameters
-    assert shown["max_length"].default is None and shown["precision"].annotation == FIELDS["precision"].annotation
+    assert (
+        shown["max_length"].default in (None, ...) and shown["precision"].annotation == FIELDS["precision"].annotation
+    )
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in shown.values())
     assert ("tune" in shown) == (name != "probe")
+    others = {"find": DEFAULTS, "Results.more": {"folds": ..., "tune": ...}, "sweep": {"folds": 0}}.get(name, {})
+    assert {setting: shown[setting].default for setting in others} == others
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ SHOWN = {
         "[default: 5e-05]",
         "[default: held out of training data]",
         "[default: 0,1,2,3,4]",
+        "counted from 1. [default: the second of two]",
         "[required]",
     ),
     "find": (
@@ -48,6 +49,7 @@ SHOWN = {
         f"Table of texts: {either(*ENDINGS)}.",
         "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet.",
     ),
+    "evaluate": ("counted from 1. [default: the second of two]",),
     "study": tuple(protocol_names()),
     "analyze": ("one table",),
 }

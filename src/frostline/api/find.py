@@ -44,7 +44,7 @@ from frostline.sweeps.settings import (
 from frostline.training.run import StepPlan
 
 
-@takes(Training)
+@takes(Training, DEFAULTS)
 def find(
     *,
     out: Location,
@@ -83,7 +83,6 @@ def find(
             ``learning_rate`` lists the learning rates to try for what trains a layer, ``head_learning_rate`` those for heads.
             ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 if
             these are fewer than 60 steps, if nothing is learned, or if full fine-tuning has not fitted its examples.
-            :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.

@@ -122,8 +122,11 @@ class Grid(Training, total=False):
     grid: Sequence[Mapping[str, Any]]
 
 
-def takes(keywords: type) -> Callable[[Function], Function]:
-    """Gives a function with ``**settings: Unpack[keywords]`` a signature that names them, which notebooks complete and show."""
+def takes(keywords: type, others: Mapping[str, Any] | None = None) -> Callable[[Function], Function]:
+    """Gives a function with ``**settings: Unpack[keywords]`` a signature that names them, which notebooks complete and show.
+
+    ``others``: the defaults that differ from those of a sweep.
+    """
 
     def decorate(function: Function) -> Function:
         declared = inspect.signature(function)
@@ -131,6 +134,7 @@ def takes(keywords: type) -> Callable[[Function], Function]:
         for name, hint in get_type_hints(keywords).items():
             field = Settings.model_fields[name]
             default = inspect.Parameter.empty if field.is_required() else field.default
+            default = (others or {}).get(name, default)
             own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
         function.__signature__ = declared.replace(parameters=own)  # type: ignore[attr-defined]
         return function

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_type_hints
 
 from frostline import FrostlineError
 from frostline.api.keywords import Grid, require_known, takes
@@ -97,7 +97,7 @@ class Results:
             threshold=threshold,
         )
 
-    @takes(Grid)
+    @takes(Grid, dict.fromkeys(get_type_hints(Grid), ...))
     def more(self, *, save_model: bool = True, progress: Progress | None = None, **settings: Unpack[Grid]) -> "Results":
         """Train more runs in this folder, such as ``more(seeds=5)`` or ``more(tune="3,4")``.
 

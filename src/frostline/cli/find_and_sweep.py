@@ -291,7 +291,7 @@ def sweep(
     again to continue where it stopped. More seeds, values of k or train sizes add to the grid. --plan shows beforehand what it
     costs: it times a few steps of your model on your examples, which takes about ten seconds.
 
-    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
+    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,full --out reviews
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if plan else settings
     grids = _grids(settings)

@@ -218,7 +218,7 @@ def evaluate(
     label_column: Annotated[str | None, typer.Option(help="Column with the labels. [default: as in training]")] = None,
     tag_column: Annotated[
         int | None,
-        typer.Option(min=1, help="Column of the tags in a CoNLL file, counted from 1. [default: found by name]"),
+        typer.Option(min=1, help="Column of the tags in a CoNLL file, counted from 1. [default: the second of two]"),
     ] = None,
     reading: Reading,
     options: Options,

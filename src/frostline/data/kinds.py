@@ -118,7 +118,7 @@ class DataSettings(Strict):
     group_column: str | None = optional(
         "column of what rows have in common, such as an author: equal ones are in one split or fold", "none"
     )
-    tag_column: int | None = optional("column of the tags in a CoNLL file, counted from 1", "found by name", ge=1)
+    tag_column: int | None = optional("column of the tags in a CoNLL file, counted from 1", "the second of two", ge=1)
     word_column: int | None = optional("column of the words in a CoNLL file, counted from 1", "the first", ge=1)
     column_names: Strings | None = optional("column names, for files without a header line")
     encoding: str | None = optional("encoding of text files that are not UTF-8, such as cp1252", "UTF-8")

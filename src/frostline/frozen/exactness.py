@@ -451,7 +451,7 @@ def check(
         tune: The values of k to check; by default 0 .. L and ``full`` (full fine-tuning).
         tune_modules: Module paths of named parts to check, too. The ``recipe`` of their result is the number of layers
             that must run for them.
-        max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
+        max_uncut_layers: For ``full``, compare only the gradients of this many last layers. None compares the gradients of all
             parameters, which needs twice the memory of the model.
         batch: A right-padded batch to compare on, for a model type that needs more inputs than tokens. By default random tokens.
 

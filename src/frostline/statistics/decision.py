@@ -39,7 +39,7 @@ class Option:
     """Something that can be recommended.
 
     Attributes:
-        name: ``last 2``, ``all``, ``lora-2``, ``probe``.
+        name: ``last 2``, ``full``, ``lora-2``, ``probe``.
         score: The mean of its measured scores.
         comparable: The same without the effects of the folds on which it was measured.
         cost: The share of layers that it tunes, times the share of the longest training; 1 for full fine-tuning of that length.
