@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from frostline.data.columns import Columns
 from frostline.data.examples import class_weights
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, labelled_rows
 from frostline.data.reader import read_table
 from frostline.data.splits import STRATUM_ROWS, strata
+from frostline.data.task import Task
 from loaded import loaded, refused
 
 TEXTS = [f"text {n}" for n in range(40)]
@@ -123,6 +125,30 @@ def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
     expected = {text: {names[n] for n in own} for text, own in zip(rows["text"], indices, strict=True)}
     for text, own in zip(data.train.texts, data.train.targets, strict=True):
         assert {label for label, has in zip(data.task.labels, own, strict=True) if has} == expected[text]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "new"),
+    [
+        (["price", "story"], {}, [1]),  # the order of these labels is our own
+        (["12", "A7", "3"], {}, [1]),
+        (["12", "A7", "3"], {"labels": ("12", "A7", "3")}, [1]),  # some are numbers themselves
+        (["12;A7", "3"], {"label_separator": ";"}, "1"),
+    ],
+)
+def test_a_number_is_no_label_of_names_without_numbers(labels: list[str], options: dict[str, Any], new: Any) -> None:
+    cells = labels if options.get("label_separator") else [[label] for label in labels]
+    train = pd.DataFrame({"text": TEXTS, "labels": [cells[n % len(cells)] for n in range(len(TEXTS))]})
+    validation = pd.DataFrame({"text": ["a", "b"], "labels": [cells[0], new]})
+    assert "row 2, column 'labels': the label '1'" in refusal(train, validation=validation, **options)
+
+
+def test_numbers_for_a_trained_model_are_places_in_its_order_which_a_note_says() -> None:
+    """Whether its labels were named in an order is not known any more."""
+    task = Task(name="t", task_type=MULTI_LABEL, labels=LABELS, columns=Columns(text="text", label="labels"))
+    found = labelled_rows(read_table(pd.DataFrame({"text": ["a"], "labels": [[1]]}), name="new"), task, task.columns)
+    assert found is not None and found[0].targets.tolist() == [[False, True]]
+    assert found[1] == ["new: numbers are read as places in the model's order of labels, from 0: 'price', 'story'."]
 
 
 LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})

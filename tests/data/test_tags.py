@@ -141,6 +141,10 @@ def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels(names
             {"tags": [[1, 2, 0], [0, 0]] * 15},
             "the tags are numbers without names; name them in the order of the numbers",
         ),
+        (
+            {"validation": pd.DataFrame({"tokens": WORDS, "ner_tags": [[1, 2, 0], [0, 0]] * 15})},
+            "the tag '1' is none of the 3 training tags ('O', 'B-person', 'I-person'); correct it, or name all tags",
+        ),
     ],
 )
 def test_options_that_do_not_suit_tags_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -37,12 +37,17 @@ Labels = list[str]  # of one row: one, any number, or one for each word
 
 
 def label_lists(
-    table: Table, columns: Columns, task_type: str | None, names: Sequence[str] = ()
+    table: Table,
+    columns: Columns,
+    task_type: str | None,
+    names: Sequence[str] = (),
+    *,
+    numbered: bool = True,
 ) -> list[Labels | None]:
     """The labels of each row by name. None for a row without a label; for one of several labels, also if its cell is empty.
 
     If all cells are missing or -1, as in the test files of GLUE, and -1 is none of the ``names`` of labels, no row has a label.
-    Numbers in lists are indices of a ``ClassLabel`` if there is one, else of ``names``.
+    Numbers in lists are indices of a ``ClassLabel`` if there is one, else of ``names`` if these are ``numbered``.
 
     Raises:
         FrostlineError: A cell is not a label, not a list of labels, or neither 0 nor 1 in a column for one label.
@@ -60,7 +65,7 @@ def label_lists(
     remedy = "write a list of its labels, [] for none, or pass what separates them in a text with --label-separator"
     if task_type == TOKENS:
         remedy = "write a list with a tag for each word, or name another column with --label-column"
-    classes = table.class_names.get(column)
+    classes, known = table.class_names.get(column), names if numbered else ()
     for n, cell in enumerate(table.cells(column)):
         if columns.separator is not None and isinstance(cell, str):
             items = [part.strip() for part in cell.split(columns.separator) if part.strip()] or None
@@ -75,7 +80,7 @@ def label_lists(
                     f"{table.location(n, column, k if task_type == TOKENS else None)}: {quoted(item)} is no {what}; write a "
                     f"text{instead}."
                 )
-        found.append(None if items is None else [named(item, names, classes) for item in items])
+        found.append(None if items is None else [named(item, known, classes) for item in items])
     return found
 
 
@@ -318,11 +323,11 @@ def ordered(labels: Collection[str]) -> tuple[str, ...]:
 def named(item: object, names: Sequence[str], classes: Sequence[str] | None = None) -> str:
     """The name of a label or tag. A number is an index of the ``classes`` of a ``ClassLabel``.
 
-    Without one, it is an index of the names, unless they are numbers themselves.
+    Without one, it is an index of the names, unless one of these is a number itself.
     """
     if classes is not None and isinstance(item, Integral):
         return classes[int(item)] if 0 <= int(item) < len(classes) else str(item)
     text, names = str(item), classes or names
-    if text in names or not INTEGER.fullmatch(text) or all(INTEGER.fullmatch(name) for name in names):
+    if text in names or not INTEGER.fullmatch(text) or any(INTEGER.fullmatch(name) for name in names):
         return text
     return names[int(text)] if 0 <= int(text) < len(names) else text

@@ -45,7 +45,7 @@ from frostline.data.tags import (
     refuse_one_sentence,
     sentences,
 )
-from frostline.data.task import Task, decide_task, targets_of
+from frostline.data.task import Task, decide_task, lists_of, targets_of
 from frostline.data.wording import counted, did_you_mean, first_rows, listed, quoted
 
 SPLITS = ("train", "validation", "test")
@@ -248,10 +248,14 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
     notes = list[str]()
     if task.columns.separator is None:
         table = _labelled(table, task.columns, task.task_type, notes)
-    elif none := sum(not own for own in label_lists(table, task.columns, task.task_type, task.labels)):
+    elif none := sum(not own for own in lists_of(table, task)):
         have = "has" if none == 1 else "have"
         notes.append(
             f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such."
+        )
+    if lists_of(table, task) != lists_of(table, replace(task, numbered=False)):
+        notes.append(
+            f"{table.name}: numbers are read as places in the model's order of labels, from 0: {listed(task.labels)}."
         )
     texts = _texts(table, task.columns, task.task_type)
     return Examples(**vars(texts), targets=targets_of(table, task, texts.texts, trained=True)), notes
@@ -346,7 +350,7 @@ def _has_labels(table: Table, task: Task) -> bool:
     """Whether a row has a label. Columns of 0 and 1 that are all 0 are labels, and lists that are all empty are none."""
     if not all(column in table.columns for column in task.columns.of_labels):
         return False
-    lists = label_lists(table, task.columns, task.task_type, task.labels)
+    lists = lists_of(table, task)
     return any(own is not None if task.columns.indicators else own for own in lists)
 
 

@@ -36,12 +36,15 @@ class Task:
         task_type: One of :data:`frostline.data.kinds.TASK_TYPES`.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
+        numbered: Whether numbers in lists are indices of the labels, because the user or a ``ClassLabel`` has named them. Other
+            labels have an order of our own.
     """
 
     name: str
     task_type: str
     labels: tuple[str, ...]
     columns: Columns
+    numbered: bool = True
 
 
 def decide_task(
@@ -82,7 +85,12 @@ def decide_task(
             "--label-column."
         )
     found_names = () if task_type == REGRESSION else label_names(table, columns, task_type, counts, labels)
-    return Task(name=name, task_type=task_type, labels=found_names, columns=columns)
+    return Task(name=name, task_type=task_type, labels=found_names, columns=columns, numbered=bool(names))
+
+
+def lists_of(table: Table, task: Task) -> list[Labels | None]:
+    """The labels of each row of a table of the task, as :func:`frostline.data.labels.label_lists` reads them."""
+    return label_lists(table, task.columns, task.task_type, task.labels, numbered=task.numbered)
 
 
 def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels: Iterable[str]) -> str:
@@ -128,7 +136,7 @@ def targets_of(table: Table, task: Task, texts: Sequence[str], *, trained: bool 
     Raises:
         FrostlineError: A label is missing, is not a finite number, or is none of the training labels, or tags do not suit words.
     """
-    lists = label_lists(table, task.columns, task.task_type, task.labels)
+    lists = lists_of(table, task)
     refuse_missing(table, task.columns, lists)
     column, given = task.columns.of_labels[0], [own or [] for own in lists]
     if task.task_type == REGRESSION:
