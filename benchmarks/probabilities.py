@@ -135,7 +135,11 @@ def measure(count: int, seed: int, shapes: Sequence[str]) -> tuple[pd.DataFrame,
     for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count, shapes):
         choices = [
             Option(
-                name=str(n), score=float(means[n]), comparable=float(means[n]), cost=float(cost[n]), draws=draws[:, n]
+                name=Recipe(n),
+                score=float(means[n]),
+                comparable=float(means[n]),
+                cost=float(cost[n]),
+                draws=draws[:, n],
             )
             for n in range(len(truth))
         ]
@@ -148,7 +152,7 @@ def measure(count: int, seed: int, shapes: Sequence[str]) -> tuple[pd.DataFrame,
             ]
         enough = means - BASELINE >= TARGET * (means[-1] - BASELINE)
         chosen = {
-            "frostline": int(Rule(goal=goals["95 % of the gain"]).choose(choices, full).name),
+            "frostline": Rule(goal=goals["95 % of the gain"]).choose(choices, full).name.k or 0,
             "smallest k whose mean reaches 95 % of the gain": int(enough.argmax()),
             "best mean": int(means.argmax()),
             "always full": len(truth) - 1,

@@ -83,7 +83,7 @@ SIDES: dict[str, tuple[type[RunPredictions], bool]] = {
 class Task:
     """A simulated search: the runs of each k at its best learning rate, those at others, logits by run, and true scores."""
 
-    cells: dict[str, list[RunResult]]
+    cells: dict[Recipe, list[RunResult]]
     others: list[RunResult]
     logits: dict[str, Array]
     true: dict[str, float]
@@ -104,11 +104,11 @@ def search(random: np.random.Generator, kind: Kind) -> Task:
         logits[name] = np.where(scored[:, None], np.stack([right, ~right], 1), np.nan)
         return float(right[scored].mean())
 
-    cells: dict[str, list[RunResult]] = {}
+    cells: dict[Recipe, list[RunResult]] = {}
     others: list[RunResult] = []
     true: dict[str, float] = {}
     for k, accuracy in enumerate(truth.tolist()):
-        name = str(Recipe("full" if k > LAYERS else k))
+        name = Recipe("full" if k > LAYERS else k)
         some = int(random.choice(kind.seeds, p=kind.shares))
         count = {"head only": 2, "full": int(random.integers(1, max(kind.seeds) + 1))}.get(name, some)
         rates = RATES.get(name, 1)
@@ -117,11 +117,11 @@ def search(random: np.random.Generator, kind: Kind) -> Task:
         shared = [np.sqrt(LUCK**2 - OF_RATE**2) * random.standard_normal(rows) for _ in range(count)]
 
         def run(
-            rate: int, seed: int, name: str = name, k: int = k, level: Array = level, shared: list[Array] = shared
+            rate: int, seed: int, name: Recipe = name, k: int = k, level: Array = level, shared: list[Array] = shared
         ) -> RunResult:
             own = hard + of_k[k] + shared[seed] + OF_RATE * random.standard_normal(rows)
             own += OF_SEED * random.standard_normal()
-            found = RunResult(recipe=Recipe(name), run=f"{name}/{rate}/{seed}", seed=seed, learning_rate=1.0 + rate)
+            found = RunResult(recipe=name, run=f"{name}/{rate}/{seed}", seed=seed, learning_rate=1.0 + rate)
             score = add(found.run, float(level[rate]), own, folds == seed)
             return RunResult(**{**vars(found), "validation_best": score})
 

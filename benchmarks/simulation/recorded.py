@@ -192,7 +192,7 @@ class Replay:
     held_out: list[int]
     runs: int
     seconds: float
-    probabilities: dict[str, float]
+    probabilities: dict[Recipe, float]
 
 
 def replayed(runs: RecordedRuns, recipes: Sequence[Recipe], order: Sequence[int]) -> Replay:
@@ -236,7 +236,7 @@ def _nothing_seen(runs: RecordedRuns, recipes: Sequence[Recipe], seeds: Sequence
         space,
         Rule.of(AnalysisSettings(), runs.labelled.chance),
         runs.evidence,
-        alternatives=tuple(runs.alternatives),
+        alternatives=tuple(map(Recipe, runs.alternatives)),
         alternative_score=max((runs.evidence.alone(name)["low"] for name in runs.alternatives), default=-np.inf),
         workers=WORKERS,
     )

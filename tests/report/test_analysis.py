@@ -59,13 +59,14 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
             for seed in (0, 1)
         ]
 
-    cells = {
-        "full": runs_of("full", 1e-4, (1e-5, 1e-4)),
-        "lora-2": runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
-        "llrd": runs_of("llrd", 1e-5, (1e-5, 1e-4)),
-        "mine": runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
-        "probe": [replace(run, learning_rate=None) for run in runs_of("probe", 0.0, (0.0,))],
-    }
+    every = [
+        runs_of("full", 1e-4, (1e-5, 1e-4)),
+        runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
+        runs_of("llrd", 1e-5, (1e-5, 1e-4)),
+        runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
+        [replace(run, learning_rate=None) for run in runs_of("probe", 0.0, (0.0,))],
+    ]
+    cells = {runs[0].recipe: runs for runs in every}
     for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
         found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one), {})
         assert [runs[0].learning_rate for runs in found.values()] == expected

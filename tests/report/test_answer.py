@@ -13,6 +13,7 @@ from frostline.report.answer.scores_on_test import add_test_scores, sentences_on
 from frostline.report.rebuild import write_report
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled
+from frostline.statistics.recipe import HEAD_ONLY
 from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import PROBE
 from synthetic_answer import LAYERS, ROWS, VALIDATION, answer_of, cells, clear, make_runs
@@ -34,7 +35,7 @@ def test_every_train_size_has_an_answer_and_a_search_concerns_its_own_only() -> 
         lambda k, seed, rate, size: clear(k, seed, rate, size) if size == 1000 else 0.85, sizes=(500, 1000)
     )
     plain = answer_of(made)
-    found = answer_of(made, search=SearchOutcome(skipped=["head only"], instead="No answer.", train_size=500))
+    found = answer_of(made, search=SearchOutcome(skipped=[HEAD_ONLY], instead="No answer.", train_size=500))
     assert [size.train_size for size in found.sizes] == [1000, 500]  # the largest is first
     assert [size.recommended.recipe for size in plain.sizes] == ["last 2", "head only"]
     assert found.sizes[0].recommended == plain.sizes[0].recommended

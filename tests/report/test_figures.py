@@ -17,7 +17,7 @@ from frostline.report.figures.drawing import save_figures, svg
 from frostline.report.figures.quality_against_cost import HEIGHT, LINE, WIDTH, limits, marks, quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
 from frostline.statistics.answer import Answer
-from frostline.statistics.recipe import FULL
+from frostline.statistics.recipe import FULL, Recipe
 from pages import answer_of, page_of
 from synthetic_sweep import make_folder
 
@@ -116,7 +116,7 @@ def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_b
     below = 100 * (0.9 - score)
     facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
     measured = {"comparable": score + MEASURED_HIGHER, "score": score + MEASURED_HIGHER, "expected": score}
-    return SimpleNamespace(choice=choice, **facts, **measured)
+    return SimpleNamespace(choice=Recipe(choice), **facts, **measured)
 
 
 def curve_of(*choices: Any, choice: str = "last 1", **decision: Any) -> Any:
@@ -159,8 +159,8 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
     ],
 )
 def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: str) -> None:
-    curve = curve_of(known("last 1", 0.89, 0.25), reference=reference)
-    curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
+    curve = curve_of(known("last 1", 0.89, 0.25), reference=Recipe(reference))
+    curve.choices[-1].choice, curve.choices[-1].cost_of_full = Recipe(reference), cost
     axes, text = axes_of(curve)
     assert f"at its share of {whole}:" in text
     share = (

@@ -21,6 +21,7 @@ from frostline.statistics.answer import Answer, Threshold
 from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, scores_by_class, softmax
 from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
+from frostline.statistics.run_result import PROBE
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.settings import make_settings
 from pages import Page, answer_of, drawn, page_of
@@ -196,7 +197,7 @@ def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
 
 def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     found = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=1))
-    found.sizes[0].recommended, found.sizes[0].decision = None, replace(found.sizes[0].decision, choice="probe")
+    found.sizes[0].recommended, found.sizes[0].decision = None, replace(found.sizes[0].decision, choice=PROBE)
     validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})

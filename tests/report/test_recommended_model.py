@@ -41,6 +41,7 @@ from frostline.report.explanations import loading, sentence_without_command
 from frostline.report.rebuild import OTHER_MODEL, finish, write_report
 from frostline.report.recommended_model import Saved, refit_of, save_model, save_recommended
 from frostline.statistics.answer import Answer
+from frostline.statistics.recipe import Recipe
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.training.saved_estimators import read_estimator
@@ -480,7 +481,7 @@ def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert
     plan, size = plan_of(**{**QUICK, **given, "out": out}), answer.sizes[0]
     answer.sentence = "More runs have changed this."
     assert size.decision is not None
-    for choice in ("words", "probe"):
+    for choice in map(Recipe, ("words", "probe")):
         size.recommended, size.decision = None, replace(size.decision, choice=choice)
         assert save_recommended(plan, answer, notes := Notes()) is None
         assert (out / "model").is_dir() == (choice == "words") == (not notes.notes)

@@ -17,9 +17,9 @@ from frostline.report.names import score_title
 from frostline.report.tables.curve_tables import choices_table, scores_table
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import Labelled
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.statistics.run_group import SearchOutcome
-from frostline.statistics.run_result import RunResult
+from frostline.statistics.run_result import PROBE, RunResult
 from snapshots import assert_like
 from synthetic_answer import VALIDATION, Made, answer_of, clear, logits_with, make_runs, with_named
 
@@ -54,10 +54,13 @@ def is_(recipe: K) -> Callable[[RunResult], bool]:
     return lambda run: run.recipe == Recipe(recipe)
 
 
+WAYS = [Recipe("setfit"), Recipe("mean-pooled-1")]
+
+
 def with_probe(score: float, **how: Any) -> tuple[Made, SearchOutcome]:
     runs, logits = make_runs(lambda *_: 0.8, **how)
     logits["probe"] = logits_with(score, np.random.default_rng(1))
-    return (runs, logits), SearchOutcome(alternatives=["probe"])
+    return (runs, logits), SearchOutcome(alternatives=[PROBE])
 
 
 LIKE_FULL, NO_BUDGET = {0: 0.6, 1: 0.75, 2: 0.9}, "Full fine-tuning was not run: only 1 min of the budget are left."
@@ -75,7 +78,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "without full, another k": levels({0: 0.5, 1: 0.9, 2: 0.9}),
     "a probe beside the head only": levels({0: 0.6, "probe": 0.8}),
     "without full, with ways": levels({1: 0.7, "lora-1": 0.8}),
-    "without full, after a search": (levels(LIKE_FULL), SearchOutcome(skipped=["last 3"])),
+    "without full, after a search": (levels(LIKE_FULL), SearchOutcome(skipped=[Recipe(3)])),
     "full was too dear": (levels(LIKE_FULL), SearchOutcome(instead=NO_BUDGET)),
     "full was too dear, and nothing was learned": (levels({0: 0.5, 1: 0.5}), SearchOutcome(instead=NO_BUDGET)),
     "a single k": levels({1: 0.75}),
@@ -94,7 +97,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "pending runs": make_runs(clear, outcome=if_(from_3="pending")),
     "full is pending": make_runs(clear, outcome=if_(k_full="pending")),
     "full is pending, ways are done": levels({"lora-2": 0.9, "full": 0.9}, outcome=if_(k_full="pending")),
-    "full is awaited": (levels({0: 0.6, 1: 0.75}), SearchOutcome(awaited="full")),
+    "full is awaited": (levels({0: 0.6, 1: 0.75}), SearchOutcome(awaited=FULL)),
     "full is pending after a search": (make_runs(clear, outcome=if_(k_full="pending")), SearchOutcome(over=True)),
     "nothing has run": make_runs(clear, outcome=lambda *_: "pending"),
     "everything diverged": make_runs(clear, outcome=lambda *_: "diverged"),
@@ -106,9 +109,9 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "only the head has learned, and a k failed": levels({0: 0.6, 2: 0.5, "full": 0.51}, outcome=if_(k_2="degenerate")),
     "most runs failed": make_runs(clear, outcome=if_(from_1="diverged")),
     "all runs of a k failed": make_runs(clear, outcome=if_(k_1="diverged")),
-    "a k was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=["last 1", "last 3"])),
-    "a way was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=["setfit", "mean-pooled-1"])),
-    "some k were not tried": (levels({0: 0.6, "full": 0.9}), SearchOutcome(skipped=["last 1", "last 2", "last 4"])),
+    "a k was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=[Recipe(1), Recipe(3)])),
+    "a way was not tried": (levels({0: 0.6, 2: 0.9, "full": 0.9}), SearchOutcome(skipped=WAYS)),
+    "some k were not tried": (levels({0: 0.6, "full": 0.9}), SearchOutcome(skipped=[*map(Recipe, (1, 2, 4))])),
     "named parts": make_runs(with_named, ks=(0, 1, 2, "full", "named")),
     "named parts without full": levels({0: 0.6, 2: 0.7, "named": 0.97}),
     "named parts alone": make_runs(with_named, ks=("named",)),
@@ -214,7 +217,7 @@ def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: An
         logits["probe"] = np.nanmax(np.nan_to_num(parts, nan=-1.0), 0)
         logits["probe"][np.all(np.isnan(parts), 0)] = np.nan
     validation = Labelled(targets, "text-classification", ("a", "b"), "accuracy")
-    search = SearchOutcome(alternatives=["probe"] if probe else [])
+    search = SearchOutcome(alternatives=[PROBE] if probe else [])
     return answer_of((runs, logits), validation=validation, layers=6, search=search, **settings)
 
 

@@ -33,7 +33,7 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import RunResult
+from frostline.statistics.run_result import PROBE, RunResult
 from frostline.training.result import AuditRecord
 from pages import answer_of, page_of, raw
 from synthetic_results import noisy, synthetic_group
@@ -124,7 +124,7 @@ def test_shares_are_those_of_the_answer(answer: Answer) -> None:
 
 def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: Answer) -> None:
     curve = answer.sizes[0]
-    of_probe = replace(curve, decision=replace(curve.decision, choice="probe"))
+    of_probe = replace(curve, decision=replace(curve.decision, choice=PROBE))
     text = "The recommended linear probe trains no layer"
     for one, there in ((curve, False), (of_probe, True)):
         tables = scores_table(one, "accuracy"), costs_table(one), operating_points_table(one)
@@ -327,7 +327,7 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
 def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
     analysis = analyze(groups()[:2], AnalysisSettings())
     size = analysis.groups[0].sizes[0]
-    probe = replace(size.choices[0], choice="probe", below_full=0.3, probability=0.8)
+    probe = replace(size.choices[0], choice=PROBE, below_full=0.3, probability=0.8)
     size.recommended, size.decision, size.choices = None, probe, [probe, *size.choices]
     table = recommendations_table(analysis)
     assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]

@@ -20,7 +20,7 @@ from frostline.statistics.decision import Option
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup, SearchOutcome
-from frostline.statistics.run_result import RunResult
+from frostline.statistics.run_result import PROBE, RunResult
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
 
@@ -98,7 +98,7 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool, degener
 
     rows = SomeDegenerate(same_errors=same_errors)
     rows.logits["probe"] = rows.logits_with(0.65)
-    seen = nothing_seen(rows, budget_given=200.0, alternatives=("probe",))
+    seen = nothing_seen(rows, budget_given=200.0, alternatives=(PROBE,))
     run_search(seen, exact(clear), rows)
     runs = [
         RunResult(
@@ -109,7 +109,7 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool, degener
         )
         for one, found in seen.known.items()
     ]
-    search = SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",))
+    search = SearchOutcome(interim_analyses=interim_analyses(5), alternatives=(PROBE,))
     evidence = RunPredictions(rows.evidence.split, rows.logits.__getitem__, search.interim_analyses)
     answer = make_answer(
         RunGroup(model="m", task="t", layers=6, runs=runs, evidence=evidence, search=search), AnalysisSettings()
@@ -128,7 +128,7 @@ def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = No
     rows = Rows(same_errors=False)
     if probe is not None:
         rows.logits["probe"] = rows.logits_with(probe, seed=1)
-    seen = nothing_seen(rows, alternatives=("probe",) if probe is not None else ())
+    seen = nothing_seen(rows, alternatives=(PROBE,) if probe is not None else ())
     shifts = [0.0] if seeds == 1 else [0.006, -0.006, 0.003, -0.003, 0.0]
     for k, score in curve.items():
         for seed in range(seeds):
@@ -212,7 +212,7 @@ def test_a_run_in_a_stack_has_its_share_of_the_seconds() -> None:
 
 def test_the_reason_of_another_best_choice_is_its_score_and_its_cost() -> None:
     options = [
-        Option(name=name, score=0.8, comparable=0.8, cost=cost, draws=np.array([expected]))
+        Option(name=Recipe(name), score=0.8, comparable=0.8, cost=cost, draws=np.array([expected]))
         for name, cost, expected in (("last 1", 0.25, 0.81), ("last 3", 0.75, 0.82))
     ]
     surrogate = SimpleNamespace(best=options[0], estimate=SimpleNamespace(choices=options))

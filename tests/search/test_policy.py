@@ -14,6 +14,7 @@ from frostline.search.policy import BRIEF, Batch, acquisitions, initial_design, 
 from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import PROBE
 from synthetic_search import (
     RATES,
     RISING,
@@ -127,7 +128,7 @@ def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> No
 def test_nothing_is_taught_to_full_if_a_probe_scores_more_than_it_can_be_worth(score: float, ends: bool) -> None:
     rows = Rows(same_errors=True)
     rows.logits["probe"] = rows.logits_with(score)
-    seen = nothing_seen(rows, budget_given=1000.0, alternatives=("probe",), alternative_score=score - 0.02)
+    seen = nothing_seen(rows, budget_given=1000.0, alternatives=(PROBE,), alternative_score=score - 0.02)
     stop, _ = run_search(seen, lambda one: 0.5, rows)
     assert stop.why.startswith("A model that trains no layer scores so high") == ends == (not stop.nothing_learned)
     assert ({one.learning_rate for one in seen.tried("full")} == set(RATES)) != ends and best(seen) == "probe"

@@ -12,7 +12,7 @@ from frostline.statistics.analysis_settings import POINT, PRICE, Goal
 from frostline.statistics.decision import JointEstimate, Option, Rule, decide
 from frostline.statistics.evidence import Scores
 from frostline.statistics.posterior import Observed, posterior
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import RunResult
 
 GOAL = Goal.of_gain(0.95, base=0.5)
@@ -20,7 +20,7 @@ GOAL = Goal.of_gain(0.95, base=0.5)
 
 def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Option:
     draws = score + spread * np.random.default_rng(seed).standard_normal(2_000)
-    return Option(name=name, score=score, comparable=score, cost=cost, draws=draws)
+    return Option(name=Recipe(name), score=score, comparable=score, cost=cost, draws=draws)
 
 
 def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:
@@ -117,8 +117,8 @@ def estimate(costs_of_ways: list[float], depth: tuple[float, ...] = (0.0, 0.5, 1
     """A curve and ways with these costs, three seeds each."""
     names = [*(f"k{n}" for n in range(len(depth))), *(f"way-{n}" for n in range(len(costs_of_ways)))]
     cells = {
-        name: [RunResult(recipe=Recipe(name), run=name, seed=seed, validation_best=0.8) for seed in range(3)]
-        for name in names
+        name: [RunResult(recipe=name, run=name, seed=seed, validation_best=0.8) for seed in range(3)]
+        for name in map(Recipe, names)
     }
     return JointEstimate.of(cells, depth, (), Scores("accuracy", 0.5), costs_of_ways)
 
@@ -138,14 +138,14 @@ def run(name: str, rate: float, seed: int = 0, score: float = 0.8) -> RunResult:
 
 
 def test_no_draw_is_above_the_highest_score() -> None:
-    cells = {"head only": [run("head only", 0.1, score=0.99)], "full": [run("full", 3.0, score=1.0)]}
+    cells = {HEAD_ONLY: [run("head only", 0.1, score=0.99)], FULL: [run("full", 3.0, score=1.0)]}
     found = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5))
     assert found.posterior.draws.max() > 1 == max(one.draws.max() for one in found.choices) > found.choices[-1].expected
 
 
 def test_no_draw_is_below_the_lowest_score() -> None:
     """Accuracy cannot be negative, but R² can be, and nothing is known about the metrics of others."""
-    cells = {"head only": [run("head only", 0.1, score=0.0)], "full": [run("full", 3.0, score=0.01)]}
+    cells = {HEAD_ONLY: [run("head only", 0.1, score=0.0)], FULL: [run("full", 3.0, score=0.01)]}
     accuracy, r2, other = (
         JointEstimate.of(cells, (0.0, 1.0), (), Scores(metric, None)) for metric in ("accuracy", "r2", "other")
     )
@@ -155,7 +155,7 @@ def test_no_draw_is_below_the_lowest_score() -> None:
 
 
 def test_runs_at_other_learning_rates_count_beside_their_choice_and_are_no_choices() -> None:
-    cells = {"head only": [run("head only", 0.1)], "full": [run("full", 3.0, score=0.9)]}
+    cells = {HEAD_ONLY: [run("head only", 0.1)], FULL: [run("full", 3.0, score=0.9)]}
     others = [run("full", rate, score=0.7) for rate in (4.0, 1.0, 2.0)] + [run("last 1", 1.0)]
     alone = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5))
     found = JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5), at_other_rates=others)
@@ -169,7 +169,7 @@ def test_each_learning_rate_is_beside_its_neighbour(monkeypatch: pytest.MonkeyPa
     """Positions 2 and 3 are lower ones of the second choice, the nearest one first; then a higher one, and another choice."""
     seen: list[Observed] = []
     monkeypatch.setattr(decision_module, "posterior", lambda known: (seen.append(known), posterior(known))[1])
-    cells = {"head only": [run("head only", 0.1)], "full": [run("full", 3.0)]}
+    cells = {HEAD_ONLY: [run("head only", 0.1)], FULL: [run("full", 3.0)]}
     others = [run("full", rate, score=rate / 10) for rate in (4.0, 1.0, 2.0)] + [run("head only", 0.2, score=0.6)]
     JointEstimate.of(cells, (0.0, 1.0), (), Scores("accuracy", 0.5), at_other_rates=others)
     assert [*seen[0].scores[2:]] == [{"0": 0.2}, {"0": 0.1}, {"0": 0.4}, {"0": 0.6}]

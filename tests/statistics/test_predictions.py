@@ -9,7 +9,7 @@ import pytest
 from frostline.statistics.decision import JointEstimate, dominating
 from frostline.statistics.posterior import SeedNoise
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import Alternative, RunResult
 
 FOLDS, SIZE = 3, 60
@@ -44,18 +44,18 @@ def made() -> Made:
     return Made()
 
 
-def cells_of(made: Made) -> dict[str, list[RunResult]]:
+def cells_of(made: Made) -> dict[Recipe, list[RunResult]]:
     return {
-        "head only": [made.run("head only", 0, 30)],
-        "last 1": [made.run("last 1", 2, 48)],
-        "full": [made.run("full", 0, 45), made.run("full", 1, 45)],
+        HEAD_ONLY: [made.run("head only", 0, 30)],
+        Recipe(1): [made.run("last 1", 2, 48)],
+        FULL: [made.run("full", 0, 45), made.run("full", 1, 45)],
     }
 
 
 def test_a_choice_with_an_easy_fold_is_not_better(made: Made) -> None:
     """Last 1 has the easy fold alone. On the rows that are hard for the probe, it scores no higher than full."""
     cells, probe = cells_of(made), made.on_all_rows("probe", 33, 33, 51)
-    found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [probe], made.evidence).choices}
+    found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [Recipe(probe)], made.evidence).choices}
     assert found["last 1"].score == pytest.approx(0.8) and found["full"].score == pytest.approx(0.75)
     assert found["last 1"].comparable < found["full"].comparable and found["probe"].comparable == pytest.approx(0.65)
     alone = made.evidence.observed([*cells.values()], DEPTH)

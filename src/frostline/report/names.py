@@ -24,7 +24,7 @@ GIVE_LAYERS = "if the model has more layers, give their number with --set layers
 
 def printed(name: str) -> str:
     """A choice as tables print it: a recipe by its name, ``linear probe`` or ``TF-IDF model``."""
-    return {PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
+    return "linear probe" if name == PROBE else "TF-IDF model" if name == WORDS else name
 
 
 def mark_of_choice(decision: Decision | None) -> str:
@@ -32,25 +32,24 @@ def mark_of_choice(decision: Decision | None) -> str:
     return "best so far" if decision is None or decision.above_baseline is False else "recommended"
 
 
-def depth(name: str) -> str:
+def depth(recipe: Recipe) -> str:
     """The label of k on an axis: ``0``, ``3``, ``full``, ``named``; also ``probe`` and ``TF-IDF``. A length is below it."""
-    return "TF-IDF" if name == WORDS else "\n".join(filter(None, (Recipe(name).short, Recipe(name).length)))
+    return "TF-IDF" if recipe == WORDS else "\n".join(filter(None, (recipe.short, recipe.length)))
 
 
-def tuning(name: str | None) -> str:
+def tuning(recipe: Recipe | None) -> str:
     """What k trains, as the subject of a sentence: ``tuning the last 3 layers``, ``full fine-tuning``."""
-    if name is None:
+    if recipe is None:
         return "no choice"
-    if name in ALTERNATIVES:
-        return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
-    recipe = Recipe(name)
+    if recipe in ALTERNATIVES:
+        return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[recipe]
     if recipe.epochs is not None:
         return f"{tuning(recipe.trained)} for {recipe.length}"
     if recipe.is_way:
-        return f"tuning with {name}"
+        return f"tuning with {recipe}"
     k = recipe.k
     if k is None:
-        return "full fine-tuning" if name == FULL else "tuning the named parts"
+        return "full fine-tuning" if recipe == FULL else "tuning the named parts"
     part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"
     return f"tuning the {part}"
 
@@ -65,7 +64,7 @@ def whole(curve: SizeAnswer) -> str:
     """
     if curve.decision is None or curve.decision.reference is None:
         return "all layers"
-    reference = Recipe(curve.decision.reference)
+    reference = curve.decision.reference
     layers = "all layers" if reference.is_full else f"the {reference.trained}"
     cost = next(one.cost_of_full for one in curve.choices if one.choice == reference)
     if not cost:  # k = 0 tunes no layer, for however long

@@ -30,7 +30,6 @@ from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.statistics.answer import Answer
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.execution.stacks import FAILURES
 from frostline.sweeps.grid import Identity
@@ -142,7 +141,7 @@ def _save_untrained(
             _rewrite(before, sentence)
         return False
     _note_outputs(plan, progress)
-    fitted, facts, name = alternatives[decision.choice], None, Recipe(decision.choice)
+    fitted, facts, name = alternatives[decision.choice], None, decision.choice
     spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
     if not interrupted and (estimator := estimator_of(spec.way)) and (again := _refit(plan, spec, progress)):
         prepare_hidden_states(replace(plan, experiment=again[1]), [again[0]], progress)

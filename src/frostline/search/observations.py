@@ -227,7 +227,7 @@ class Observations:
     evidence: Evidence
     budget_given: float | None = None
     own_rows: bool = False
-    alternatives: tuple[str, ...] = ()
+    alternatives: tuple[Recipe, ...] = ()
     alternative_score: float = -math.inf
     workers: int = 1
     stacked: int = 1
@@ -419,7 +419,7 @@ class Observations:
         assert space.recipes[: len(space.curve)] == space.curve
         if self.best_learning_rate(space.reference) is None:
             return None
-        cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}
+        cells = {recipe: self.runs(recipe) for recipe in space.recipes}
         depth = [space.share(one) + (one.k is None) / space.layers for one in space.curve]
         others = [space.share(one) for one in space.recipes[len(depth) :]]
         at_other_rates = self._at_other_rates()

@@ -264,7 +264,7 @@ class Search:
             evidence,
             budget_given=budget,
             own_rows=bool(identity.folds),
-            alternatives=tuple(defined),
+            alternatives=tuple(map(Recipe, defined)),
             alternative_score=max((evidence.alone(name)["low"] for name in defined), default=-math.inf),
             workers=together or run_here(plan, runs),
             stacked=1 if together or driver is not None else stacked_on_gpu(plan, runs),
@@ -489,7 +489,7 @@ class Search:
         best = surrogate.best
         if best is surrogate.full:
             return f"  Best so far: {tuning(best.name)} (expected {score(best.expected)}). {spent}"
-        of_full = f"{in_words(Recipe(surrogate.full.name))} {score(surrogate.full.expected)}"
+        of_full = f"{in_words(surrogate.full.name)} {score(surrogate.full.expected)}"
         scores = f"expected {score(best.expected)}; {of_full}"
         sure = f"{probability(surrogate.probability(best))} sure to reach the target"
         return f"  Best so far: {tuning(best.name)} ({scores}), {sure}. {spent}"
@@ -525,7 +525,7 @@ class Search:
             write_search(store.out, earlier.model_copy(update={**now, "abandoned": [], "known": []}))
             return
         rates = {
-            str(one): own
+            one: own
             for one in space.recipes
             if (rate := seen.best_learning_rate(one)) is not None
             and (own := self.runs[Candidate(one, rate, space.seeds[0])].learning_rate) is not None

@@ -76,7 +76,7 @@ class Contender:
         """What its answer decides."""
         return self.answer.decision if self.answer else None
 
-    def inference_of(self, choice: str) -> float:
+    def inference_of(self, choice: Recipe) -> float:
         """Operations of predicting all validation examples with a choice. A probe needs only the layers that it reads."""
         if choice == WORDS:
             return 0.0
@@ -94,7 +94,7 @@ class Contender:
         if self.stop is None or self.stop.nothing_learned:
             return None
         space, price = seen.space, seen.rule.price
-        values = (one.mean - price * space.cost(Recipe(one.recipe)) for one in seen.results_so_far())
+        values = (one.mean - price * space.cost(one.recipe) for one in seen.results_so_far())
         known = max(seen.alternative_score, *values, -math.inf)
         return None if known == -math.inf else known - self.price * self.inference
 
@@ -104,15 +104,15 @@ class Contender:
         if surrogate is None:
             return None
         nearest = min(space.curve, key=lambda one: abs(space.share(one) - share))
-        return float(surrogate.estimate.draws[:, surrogate.estimate.names.index(str(nearest))].mean())
+        return float(surrogate.estimate.draws[:, surrogate.estimate.names.index(nearest)].mean())
 
-    def runs(self, choice: str) -> list[Scored]:
+    def runs(self, choice: Recipe) -> list[Scored]:
         """The runs that the mean of a choice is of."""
         if choice in self.search.seen.alternatives:
             return [Alternative(choice)]
-        return [*self.search.seen.runs(Recipe(choice))]
+        return [*self.search.seen.runs(choice)]
 
-    def option(self, choice: str) -> Option | None:
+    def option(self, choice: Recipe) -> Option | None:
         """The posterior of a choice; None without one."""
         surrogate = self.search.seen.surrogate()
         return (
@@ -416,7 +416,7 @@ def _described(one: Contender, value: float | None, best: Contender | None) -> M
     )
 
 
-def _training_operations(plan: Plan, choice: str) -> float:
+def _training_operations(plan: Plan, choice: Recipe) -> float:
     """Operations of training a choice once, which a search or a sweep has trained in the folder; 0 if it trains no layer."""
     if choice in ALTERNATIVES:
         return 0.0

@@ -125,7 +125,7 @@ class BesideK:
         probability: That it scores above it.
     """
 
-    choice: str
+    choice: Recipe
     above: float
     low: float
     high: float
@@ -150,7 +150,7 @@ class Choice:
         dominated_by: A choice that is expected to score at least as high at no higher cost.
     """
 
-    choice: str
+    choice: Recipe
     score: float
     below_full: float
     low: float
@@ -162,7 +162,7 @@ class Choice:
     value: float
     probabilities: dict[str, float]
     better_than_previous: float | None
-    dominated_by: str | None
+    dominated_by: Recipe | None
     beside_k: BesideK | None
 
 
@@ -176,7 +176,7 @@ class Decision(Choice):
         test: The test score of a model that trains no layer.
     """
 
-    reference: str | None
+    reference: Recipe | None
     above_baseline: bool | None = None
     test: float | None = None
 
@@ -198,9 +198,9 @@ class OperatingPoint:
     target: float | None = None
     corrected: bool = False
     margin: float | None = None
-    estimate: str | None = None
-    confident: str | None = None
-    not_ruled_out: str | None = None
+    estimate: Recipe | None = None
+    confident: Recipe | None = None
+    not_ruled_out: Recipe | None = None
     verdict: str
 
 
@@ -232,7 +232,7 @@ class SizeAnswer:
     train_size: int | None
     seeds: int
     learning_rate_rule: str
-    reference: str | None
+    reference: Recipe | None
     reference_is_full: bool
     learned: bool
     clear_distance: float
@@ -493,7 +493,7 @@ class ModelAnswer:
     layers: int
     parameters: int
     probe: float | None
-    choice: str | None
+    choice: Recipe | None
     expected: float | None
     above_baseline: bool | None
     rows: int | None

@@ -191,11 +191,11 @@ def failures_by_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> l
 
 
 def runs_at_best_learning_rate(
-    cells: Mapping[str, Sequence[RunResult]],
+    cells: Mapping[Recipe, Sequence[RunResult]],
     chance: float | None,
     settings: AnalysisSettings,
-    selected: Mapping[str, float],
-) -> dict[str, list[RunResult]]:
+    selected: Mapping[Recipe, float],
+) -> dict[Recipe, list[RunResult]]:
     """The runs of each k at the learning rate that represents it.
 
     By default that is the k's own best learning rate on validation. With ``one_learning_rate`` it is the best one of the largest
@@ -203,7 +203,7 @@ def runs_at_best_learning_rate(
     one. A learning rate that a search ``selected`` takes precedence over both.
     """
     best = {k: best_learning_rate(runs, chance, settings) for k, runs in cells.items()}
-    largest = next((k for k in reversed(list(cells)) if Recipe(k).is_k), None)
+    largest = next((k for k in reversed(list(cells)) if k.is_k), None)
     if settings.one_learning_rate and largest is not None:
         best |= {k: rate for k, runs in cells.items() if (rate := _alike(k, runs, cells[largest], best[largest]))}
     best |= {k: rate for k, rate in selected.items() if _has(cells.get(k, ()), rate)}
@@ -242,10 +242,10 @@ def best_learning_rate(runs: Sequence[RunResult], chance: float | None, settings
     return max(by_rate, key=worth)
 
 
-def _alike(k: str, runs: Sequence[RunResult], others: Sequence[RunResult], best: float | None) -> float | None:
+def _alike(k: Recipe, runs: Sequence[RunResult], others: Sequence[RunResult], best: float | None) -> float | None:
     """The learning rate among those of ``runs`` that stands for the ``best`` one of ``others``; None if there is none."""
     ours, theirs = (sorted({run.learning_rate or 0.0 for run in some}) for some in (runs, others))
-    if Recipe(k).is_way and best is not None and len(ours) == len(theirs) and all([*ours, *theirs]):
+    if k.is_way and best is not None and len(ours) == len(theirs) and all([*ours, *theirs]):
         factors = np.array(ours) / theirs
         if np.allclose(factors, factors[0]):
             return ours[theirs.index(best)]
@@ -257,17 +257,17 @@ def _has(runs: Sequence[RunResult], learning_rate: float | None) -> bool:
     return any(run.learning_rate == learning_rate for run in runs)
 
 
-def by_depth(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """The runs of each k by its printed name, in the order of :attr:`frostline.statistics.recipe.Recipe.order`.
+def by_depth(runs: Sequence[RunResult]) -> dict[Recipe, list[RunResult]]:
+    """The runs of each k, in the order of :attr:`frostline.statistics.recipe.Recipe.order`.
 
     The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
 
     def order(run: RunResult) -> tuple[Any, ...]:
         size, rate = run.train_size or 0, run.learning_rate or 0.0
-        return Recipe(run.recipe).order, size, rate, isinstance(run.seed, str), run.seed
+        return run.recipe.order, size, rate, isinstance(run.seed, str), run.seed
 
-    cells: dict[str, list[RunResult]] = {}
+    cells: dict[Recipe, list[RunResult]] = {}
     for run in sorted(runs, key=order):
         cells.setdefault(run.recipe, []).append(run)
     return cells

@@ -106,7 +106,7 @@ def compare(
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
     cells = _cells(every, evidence.chance, settings, search.learning_rates)
-    with_k = [k for k in cells if Recipe(k).is_k]
+    with_k = [k for k in cells if k.is_k]
     reference = next((k for k in reversed(with_k) if any(run.outcome in ANSWERS for run in cells[k].good)), None)
     full = cells[reference].good if reference else ()
     pairs = {k: evidence.pair(cell.good, full) if reference else None for k, cell in cells.items()}
@@ -117,7 +117,7 @@ def compare(
     steps = [cell for cell in described if cell.recipe in with_k]
     points = _points(steps, of_reference, settings)
     deciding = next(point for point in points if settings.decides(point))
-    ways = [cell for cell in described if Recipe(cell.recipe).is_way]
+    ways = [cell for cell in described if cell.recipe.is_way]
     others = [name for name in search.alternatives if name not in cells]
     lengths = Lengths.of(runs, search.longest)
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others, lengths)
@@ -132,7 +132,7 @@ def compare(
         seeds=len({run.seed for run in runs}),
         learning_rate_rule=BEST_OF_FULL if settings.one_learning_rate else BEST_OF_EACH_K,
         reference=reference,
-        reference_is_full=reference is not None and Recipe(reference).is_full,
+        reference_is_full=reference is not None and reference.is_full,
         learned=bool(learned),
         clear_distance=clear,
         cells=described,
@@ -145,11 +145,11 @@ def compare(
 
 
 def _cells(
-    every: Mapping[str, Sequence[RunResult]],
+    every: Mapping[Recipe, Sequence[RunResult]],
     chance: float | None,
     settings: AnalysisSettings,
-    selected: Mapping[str, float],
-) -> dict[str, CellRuns]:
+    selected: Mapping[Recipe, float],
+) -> dict[Recipe, CellRuns]:
     """The runs of each k at the learning rate that represents it."""
     cells = {}
     for k, shown in runs_at_best_learning_rate(every, chance, settings, selected).items():
@@ -173,11 +173,11 @@ def _cells(
 
 def _decide(
     steps: Sequence[Cell],
-    cells: Mapping[str, CellRuns],
+    cells: Mapping[Recipe, CellRuns],
     evidence: Evidence,
     settings: AnalysisSettings,
-    reference: str | None,
-    alternatives: Sequence[str],
+    reference: Recipe | None,
+    alternatives: Sequence[Recipe],
     lengths: Lengths,
 ) -> tuple[Decision | None, list[Choice]]:
     """The decision between the alternatives and all k and ways with a usable score, and what is known about each.
@@ -210,7 +210,7 @@ def _decide(
         places, least = {*depth.values()}, min(depth.values())
         depth |= {Recipe(k): k / layers for k in range(layers) if k / layers > least and k / layers not in places}
         depth = dict(sorted(depth.items(), key=lambda one: one[1]))
-    good: dict[str, Sequence[RunResult]] = {one: cells[one].good if one in cells else [] for one in depth}
+    good: dict[Recipe, Sequence[RunResult]] = {one: cells[one].good if one in cells else [] for one in depth}
     good |= {step.recipe: cells[step.recipe].good for step in usable}
     others = [run for step in usable for run in cells[step.recipe].at_other_rates]
     choices = JointEstimate.of(good, [*depth.values()], alternatives, evidence, ways, lengths, others).choices

@@ -47,7 +47,7 @@ class Option:
         is_way: Whether it is a way to tune, which is compared with the k of the same cost.
     """
 
-    name: str
+    name: Recipe
     score: float
     comparable: float
     cost: float
@@ -154,10 +154,9 @@ def _smaller_k(choices: Sequence[Option]) -> list[Option | None]:
     found: list[Option | None] = []
     before: dict[float | None, Option] = {}
     for choice in choices:
-        recipe = Recipe(choice.name)
-        found.append(before.get(recipe.epochs) if recipe.is_k else None)
-        if recipe.is_k:
-            before[recipe.epochs] = choice
+        found.append(before.get(choice.name.epochs) if choice.name.is_k else None)
+        if choice.name.is_k:
+            before[choice.name.epochs] = choice
     return found
 
 
@@ -173,7 +172,7 @@ def _beside_k(choice: Option, choices: Sequence[Option]) -> BesideK | None:
 
     The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
     """
-    ks = [one for one in choices if Recipe(one.name).is_k and one.cost <= choice.cost]
+    ks = [one for one in choices if one.name.is_k and one.cost <= choice.cost]
     if not choice.is_way or not ks:
         return None
     k = max(reversed(ks), key=lambda one: one.cost)
@@ -191,7 +190,7 @@ def _probabilities(choice: Option, full: Option, base: float, margin: float) -> 
     }
 
 
-def dominating(choice: Option, choices: Sequence[Option]) -> str | None:
+def dominating(choice: Option, choices: Sequence[Option]) -> Recipe | None:
     """The first choice that is expected to score at least as high for at most the cost, one of them better; None: none."""
     for one in choices:
         theirs, ours = (one.expected, one.cost), (choice.expected, choice.cost)
@@ -271,7 +270,7 @@ class JointEstimate:
         ways: The positions of what is no k of the shortest training.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Recipe, ...]
     costs: tuple[float, ...]
     observed: Observed
     posterior: Posterior
@@ -280,9 +279,9 @@ class JointEstimate:
     @classmethod
     def of(
         cls,
-        cells: Mapping[str, Sequence[RunResult]],
+        cells: Mapping[Recipe, Sequence[RunResult]],
         depth: Sequence[float],
-        alternatives: Sequence[str],
+        alternatives: Sequence[Recipe],
         evidence: Evidence,
         ways: Sequence[float] = (),
         lengths: Lengths = ONE_LENGTH,
@@ -302,7 +301,7 @@ class JointEstimate:
                 the best of several learning rates owes to luck.
         """
         runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
-        names, shares = [Recipe(name) for name in cells], [*(min(1.0, place) for place in depth), *ways]
+        names, shares = [*cells], [*(min(1.0, place) for place in depth), *ways]
         costs = (
             *(share * lengths.share(name) for share, name in zip(shares, names, strict=True)),
             *(0.0 for _ in alternatives),
@@ -344,7 +343,7 @@ class JointEstimate:
                 comparable=float(mean),
                 cost=self.costs[n],
                 draws=self.draws[:, n],
-                is_way=n in self.ways and Recipe(self.names[n]).is_way,
+                is_way=n in self.ways and self.names[n].is_way,
             )
             for n, mean, score in means
         ]

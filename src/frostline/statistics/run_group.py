@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frostline.statistics.predictions import Evidence
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 
 
@@ -25,13 +26,13 @@ class SearchOutcome:
     """
 
     interim_analyses: int = 1
-    skipped: Sequence[str] = ()
+    skipped: Sequence[Recipe] = ()
     over: bool = False
     instead: str | None = None
-    awaited: str | None = None
-    learning_rates: Mapping[str, float] = field(default_factory=dict)
+    awaited: Recipe | None = None
+    learning_rates: Mapping[Recipe, float] = field(default_factory=dict)
     longest: float | None = None
-    alternatives: Sequence[str] = ()
+    alternatives: Sequence[Recipe] = ()
     train_size: int | None = None
 
 

@@ -91,8 +91,8 @@ def is_unfitted(on_train: float | None, on_validation: float | None) -> bool:
     return on_train < NEARLY_PERFECT and 1 - on_train >= UNFITTED * (1 - on_validation)
 
 
-PROBE: Final = "probe"  # a linear probe on frozen features
-WORDS: Final = "words"  # a TF-IDF model and word pairs, without a pretrained model
+PROBE: Final = Recipe("probe")  # a linear probe on frozen features
+WORDS: Final = Recipe("words")  # a TF-IDF model and word pairs, without a pretrained model
 ALTERNATIVES = (PROBE, WORDS)
 
 

@@ -59,9 +59,9 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
     if len(tasks) < 2:
         return None
     cells = {task: {cell.recipe: cell for cell in curve.cells} for task, curve in tasks.items()}
-    full = {task: Recipe(curve.reference or FULL) for task, curve in tasks.items()}
+    full = {task: curve.reference or FULL for task, curve in tasks.items()}
     first = next(iter(cells.values()))
-    names = [k for k in first if Recipe(k).is_k and all(_mean(some, k) is not None for some in cells.values())]
+    names = [k for k in first if k.is_k and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
         return None
     left_out = [

@@ -81,8 +81,8 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis
         if published.statistic == "operating_point":
             for tasks in (tasks for tasks in analysis.over_tasks if tasks.model == model):
                 point = next(point for point in tasks.points if point.target == 0.9).estimate
-                if point and (k := Recipe(point).k) is not None:
-                    yield Compared(published=published, model=known[model], tuned=Recipe(point), measured=k)
+                if point and (k := point.k) is not None:
+                    yield Compared(published=published, model=known[model], tuned=point, measured=k)
             continue
         for group in analysis.groups:
             if group.model == model and normalized_name(group.task) == normalized_name(published.task or ""):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.grid import Written
 from frostline.sweeps.results.store import SEARCH
 from frostline.sweeps.settings import GRID, Settings
@@ -61,7 +60,7 @@ def difference(one: Written, other: Written) -> tuple[str, str, str] | None:
     for this, that in ((one.spec, other.spec), (other.spec, one.spec)):
         known = {*that.values_of("tune"), *that.way}
         for name in this.values_of("tune"):
-            if Recipe(name).is_way and name in known and this.way_of(name) != that.way_of(name):
+            if name.is_way and name in known and this.way_of(name) != that.way_of(name):
                 return f"way {name!r}", "", ""
     return None
 

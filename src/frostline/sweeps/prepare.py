@@ -135,7 +135,7 @@ def prepare(
 
 def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     """The sweep with the modules that its ways choose by their weights."""
-    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if name.is_way}
     if spec.keep_adapter:
         require_peft()
         other = next((name for name, way in ways.items() if way.low_rank and way.head != OWN_HEAD), None)

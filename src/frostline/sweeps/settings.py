@@ -210,7 +210,7 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
 
     def way_of(self, tune: Recipe) -> Way:
         """The way that a value of ``tune`` stands for."""
-        return way_named(Recipe(tune).trained, self.way, self.tune_modules)
+        return way_named(tune.trained, self.way, self.tune_modules)
 
     def values_of(self, dimension: str) -> list[Any]:
         """The values of one dimension, over all parts of the grid."""

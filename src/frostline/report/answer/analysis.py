@@ -9,7 +9,6 @@ from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import TaskAnswer
 from frostline.statistics.curve import adjust
-from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup
 from frostline.statistics.train_sizes import OverTasks, across_tasks
 
@@ -67,7 +66,7 @@ def task_sentence(tasks: OverTasks, settings: AnalysisSettings) -> str:
     point = next(point for point in tasks.points if point.target == settings.target)
     sufficient, not_ruled_out = point.estimate if settings.by_mean else point.confident, point.not_ruled_out
     of_layers, goal = f" of {tasks.layers}" if tasks.layers else "", _goal_in_tasks(tasks, settings)
-    if sufficient is not None and not Recipe(sufficient).is_full:
+    if sufficient is not None and not sufficient.is_full:
         certainty = "by mean score" if settings.by_mean else "with 95 % confidence"
         text = f"{capitalized(tuning(sufficient))}{of_layers} reaches {goal}, {certainty}"
     elif settings.by_mean:

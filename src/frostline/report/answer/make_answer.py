@@ -112,13 +112,13 @@ def _learned(answer: SizeAnswer, evidence: Evidence) -> bool | None:
     return answer.learned if found is not None and answer.decision.choice == answer.reference else found
 
 
-def _runs_of(answer: SizeAnswer, choice: str) -> Sequence[Scored]:
+def _runs_of(answer: SizeAnswer, choice: Recipe) -> Sequence[Scored]:
     """The runs in the mean of a choice; of a model that trains no layer, its only fit."""
     cell = answer.cell(choice)
     return cell.in_mean if cell else [Alternative(choice)]
 
 
-def _missing_reference(runs: Sequence[RunResult], search: SearchOutcome) -> str | None:
+def _missing_reference(runs: Sequence[RunResult], search: SearchOutcome) -> Recipe | None:
     """The reference (by default the largest k) if none of its runs has ended, but others have or it is awaited; else None.
 
     A search that is over has its reference, so a larger k of which no run has ended yet does not take its answer away.
@@ -126,7 +126,7 @@ def _missing_reference(runs: Sequence[RunResult], search: SearchOutcome) -> str 
     if search.over:
         return None
     ended, awaited = {run.recipe for run in runs if run.status != "pending"}, search.awaited
-    reference = awaited or next((k for k in reversed(by_depth(runs)) if Recipe(k).is_k), None)
+    reference = awaited or next((k for k in reversed(by_depth(runs)) if k.is_k), None)
     return reference if reference not in ended and (ended or awaited) else None
 
 

@@ -70,7 +70,7 @@ def sweep_groups(sweep: "Folder") -> Iterator[RunGroup]:
 
     rows, identity = sweep.rows, sweep.identity
     alternatives = read_alternatives(sweep.out) if sweep.search else {}
-    search = search_outcome(sweep.search, rows, tuple(alternatives)) if sweep.search else NO_SEARCH
+    search = search_outcome(sweep.search, rows, tuple(map(Recipe, alternatives))) if sweep.search else NO_SEARCH
 
     def logits(run: str, split: str) -> Any:
         return alternatives[run] if run in alternatives else sweep.predictions(run, split=split)
@@ -115,7 +115,7 @@ def _scored_on(
     return [replace(row, validation_best=values.get(row.run), validation_last=None) for row in rows]
 
 
-def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[str]) -> SearchOutcome:
+def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[Recipe]) -> SearchOutcome:
     """The outcome of a recorded search for the answer about these runs, of which some may be newer than the search."""
     from frostline.sweeps.results.search_record import selected_learning_rates, still_skipped
 
@@ -149,9 +149,9 @@ def _instead(search: "SearchRecord", rows: Sequence[RunResult]) -> str | None:
     return f"{capitalized(tuning(failed))} has no result: {again}."
 
 
-def _has_result(reference: str | None, rows: Sequence[RunResult]) -> bool:
+def _has_result(reference: Recipe | None, rows: Sequence[RunResult]) -> bool:
     """Whether the reference of a search has a usable score, or a larger k, which is then the reference of the answer."""
     if reference is None:
         return False
     with_score = [row.recipe for row in rows if row.recipe.is_k and row.outcome in ANSWERS]
-    return any(k.order >= Recipe(reference).order for k in with_score)
+    return any(k.order >= reference.order for k in with_score)

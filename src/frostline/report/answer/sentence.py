@@ -148,11 +148,11 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     text += _failed_runs((chosen, curve.reference or "", *failed), cells)
     if full is None:
         return text
-    cell, skipped = curve.cell(chosen), [Recipe(name) for name in search.skipped]
+    cell = curve.cell(chosen)
     depth = 0 if cell is None else math.inf if cell.tune_embeddings else cell.tuned_layers or 0
     # heads on the mean are the search's own idea
-    named_ways = [one.trained for one in skipped if one.is_way and not one.trained.startswith(MEAN_POOLED)]
-    text += _not_tried([one.k for one in skipped if one.k is not None and one.k < depth], named_ways)
+    named_ways = [one.trained for one in search.skipped if one.is_way and not one.trained.startswith(MEAN_POOLED)]
+    text += _not_tried([one.k for one in search.skipped if one.k is not None and one.k < depth], named_ways)
     if (largest := taken_for_all_layers(curve, layers)) and comparison.settings.sure is None:
         text += f" {capitalized(tuning(largest))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
     if named:
@@ -173,13 +173,13 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     return text
 
 
-def reference_missing(reference: str, best: str | None, mean: float | None, metric: str) -> str:
+def reference_missing(reference: Recipe, best: Recipe | None, mean: float | None, metric: str) -> str:
     """The sentence while no run of the reference has ended; ``best`` is the best choice so far, with its mean score."""
     text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
     return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
 
 
-def _alone(comparison: Comparison, chosen: str, layers: int | None) -> str:
+def _alone(comparison: Comparison, chosen: Recipe, layers: int | None) -> str:
     """The answer if nothing can be compared."""
     cell, cells = comparison.curve.cell(chosen), comparison.cells
     mean = cell.validation.mean if cell else next(one.score for one in comparison.curve.choices if one.choice == chosen)
@@ -190,7 +190,7 @@ def _alone(comparison: Comparison, chosen: str, layers: int | None) -> str:
     basis = "" if interval == formatting.UNKNOWN else f" (95 % confidence interval {interval})"
     if not any(name != chosen for name in cells):
         others = "add more numbers of layers and full to --tune"
-    elif Recipe(chosen).is_k or chosen == NAMED:
+    elif chosen.is_k or chosen == NAMED:
         others = "no other run has succeeded so far"
     else:
         others = "no run of full fine-tuning or of the last k layers succeeded"
@@ -215,7 +215,7 @@ def _is_weak(comparison: Comparison, full: Cell) -> bool:
     return comparison.evidence.chance is not None and known and not curve.learned
 
 
-def _undecided(comparison: Comparison, best: str, expected: float | None) -> str:
+def _undecided(comparison: Comparison, best: Recipe, expected: float | None) -> str:
     """The answer if nothing is shown to have learned the task."""
     return (
         f"Undecided: nothing is shown to be above {comparison.baseline}. The best so far is {tuning(best)}: "
@@ -223,10 +223,10 @@ def _undecided(comparison: Comparison, best: str, expected: float | None) -> str
     )
 
 
-def _recommendation(comparison: Comparison, chosen: str, full: Cell, layers: int | None, *, weak: bool) -> str:
+def _recommendation(comparison: Comparison, chosen: Recipe, full: Cell, layers: int | None, *, weak: bool) -> str:
     """What to tune; the expected scores of it and of the reference, or of the next best choice; and how sure that is."""
     curve, cells = comparison.curve, comparison.cells
-    choices: dict[str, Choice] = {one.choice: one for one in curve.choices}
+    choices = {one.choice: one for one in curve.choices}
     others = [one for one in curve.choices if one.choice != full.recipe]
     by_value = comparison.settings.sure is None
     is_full = chosen == full.recipe  # the next best choice follows
@@ -252,9 +252,9 @@ def _recommendation(comparison: Comparison, chosen: str, full: Cell, layers: int
     return f"{_instruction(chosen, curve.cell(chosen), layers)}. {expected}{rows}. {sure}."
 
 
-def _noun(name: str) -> str:
+def _noun(recipe: Recipe) -> str:
     """A choice without a verb: ``full fine-tuning``, ``the last 2 layers``, ``lora-2``."""
-    return tuning(name).removeprefix("tuning ").removeprefix("with ")
+    return tuning(recipe).removeprefix("tuning ").removeprefix("with ")
 
 
 def _difference(choice: Choice) -> str:
@@ -277,9 +277,8 @@ def _cost(cell: Cell, full: Cell) -> str:
     return text
 
 
-def _instruction(name: str, cell: Cell | None, layers: int | None) -> str:
+def _instruction(recipe: Recipe, cell: Cell | None, layers: int | None) -> str:
     """What to tune and for how long, as an instruction."""
-    recipe = Recipe(name)
     what, epochs = _what(recipe, layers), cell.num_train_epochs if cell and not recipe.is_way else None
     length = recipe.length or (epochs and recipe.for_epochs(epochs).length)
     return f"{what}{',' if ',' in what else ''} for {length}" if length else what
@@ -322,7 +321,7 @@ def _times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
     )
 
 
-def _not_tried(ks: Sequence[int], ways: Sequence[str]) -> str:
+def _not_tried(ks: Sequence[int], ways: Sequence[Recipe]) -> str:
     """A sentence that these values of k, and these ways that the user named, were not trained; empty if there are none."""
     parts = [
         tuning(Recipe(first)) if first == last else f"tuning the last {first} to {last} layers"
@@ -334,7 +333,7 @@ def _not_tried(ks: Sequence[int], ways: Sequence[str]) -> str:
 
 def taken_for_all_layers(curve: SizeAnswer, layers: int | None) -> Recipe | None:
     """The largest k beside full fine-tuning, whose cost is taken for that of all layers because their number is unknown."""
-    if layers is not None or curve.reference is None or not Recipe(curve.reference).is_full:
+    if layers is not None or curve.reference is None or not curve.reference.is_full:
         return None
     most = max(cell.recipe.k or 0 for cell in curve.cells)
     return Recipe(most) if most else None

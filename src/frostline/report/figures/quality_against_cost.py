@@ -46,7 +46,7 @@ class Mark:
     kind: str
 
     @property
-    def name(self) -> str:
+    def name(self) -> Recipe:
         """``last 2``, ``full``, ``probe``."""
         return self.choice.choice
 
@@ -70,7 +70,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     expected = f"{_named(reference.name)}: {formatting.score(reference.choice.expected)}"
     differ = any(choice.comparable != choice.score for choice in curve.choices)
     handles = _legend(drawn, word, expected, f"measured mean{', without the effects of folds' if differ else ''}")
-    columns = 1 if differ or Recipe(reference.name).epochs else 2
+    columns = 1 if differ or reference.name.epochs else 2
     labels, upright = _labels(drawn)
     height = HEIGHT + LEGEND_LINE * (len(handles) / columns - 3)
     height += LETTER * max(map(len, labels)) - 2 * LINE if upright else 0
@@ -126,7 +126,7 @@ def _places(choices: Sequence[Choice]) -> list[float]:
 def _interval(choice: Choice, full: float, lowest: float) -> tuple[float | None, float | None]:
     """The ends of the interval in the metric; the choice has the points that it is below full fine-tuning."""
     least, most = choice.low, choice.high
-    if least is None or most is None or least == most:
+    if least == most:
         return None, None
     return max(lowest, full - most / 100), min(1.0, full - least / 100)  # no metric exceeds 1
 
@@ -190,9 +190,9 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], labels: Sequence[str], whole:
     every = max(1, round(LINE / _unit(drawn))) if upright else 1
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "chosen"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=90 if upright else 0, fontsize=10)
-    ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
+    ways = any(mark.name.is_way and mark.name not in ALTERNATIVES for mark in drawn)
     subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
-    if any(Recipe(mark.name).epochs for mark in drawn):
+    if any(mark.name.epochs for mark in drawn):
         subject = "what is tuned, and its layers times epochs as a share"
     axes.set_xlabel(f"{subject}\nof {whole} (the cost)")
 

@@ -317,19 +317,19 @@ THREE_WAYS = (
 )
 
 
-def place_of(choice: str | None) -> int | None:
+def place_of(choice: Recipe | None) -> int | None:
     """The number of tuned layers, for sorting: more than any k for full fine-tuning, less for an alternative; None: no choice."""
     if choice in ALTERNATIVES:
         return -1
-    return None if choice is None else MOST_LAYERS if Recipe(choice).is_full else Recipe(choice).k
+    return None if choice is None else MOST_LAYERS if choice.is_full else choice.k
 
 
 def sufficient_columns(of: Read = lambda point: point) -> list[Column]:
     """The smallest k by mean, with confidence, and not ruled out; ``of`` reads the point of a row."""
 
     def column(key: str, title: str, *, strong: bool = False) -> Column:
-        def found(row: Any) -> str | None:
-            recipe: str | None = getattr(of(row), key)
+        def found(row: Any) -> Recipe | None:
+            recipe: Recipe | None = getattr(of(row), key)
             return recipe
 
         def rank(row: Any) -> int | None:

@@ -18,7 +18,7 @@ Score = FiniteFloat | None
 class Tried(BaseModel):
     """A run of a step."""
 
-    recipe: str
+    recipe: Recipe
     learning_rate: Score
     seed: int
     score: Score
@@ -32,7 +32,7 @@ class Expected(BaseModel):
     score.
     """
 
-    recipe: str
+    recipe: Recipe
     runs: int
     mean: FiniteFloat
     expected: Score
@@ -82,19 +82,19 @@ class SearchRecord(BaseModel):
     train_size: int
     why: str | None
     over: bool
-    pending_reference: str | None
+    pending_reference: Recipe | None
     interim_analyses: int
     budget_seconds: float | None
     spent_seconds: float
     elsewhere_seconds: float
-    operations: dict[str, float]
+    operations: dict[Recipe, float]
     num_train_epochs: list[float]
     learning_rates: list[float]
     head_learning_rates: list[float]
-    selected_learning_rates: dict[str, float]
+    selected_learning_rates: dict[Recipe, float]
     results_so_far: list[Expected]
-    skipped: list[str]
-    failed_reference: str | None
+    skipped: list[Recipe]
+    failed_reference: Recipe | None
     enough_budget: FiniteFloat | None
     requested: list[str]
     abandoned: list[str]
@@ -148,17 +148,17 @@ def as_of_now(search: SearchRecord, rows: Sequence[RunResult]) -> SearchRecord:
     return search.model_copy(update={"why": why, "skipped": still_skipped(search, newer)})
 
 
-def still_skipped(search: SearchRecord, rows: Iterable[RunResult]) -> list[str]:
+def still_skipped(search: SearchRecord, rows: Iterable[RunResult]) -> list[Recipe]:
     """Every k that neither the search nor one of these runs has trained. Runs of another length may have changed the names."""
     trained = {row.recipe.trained for row in rows}
-    return [k for k in search.skipped if Recipe(k).trained not in trained]
+    return [k for k in search.skipped if k.trained not in trained]
 
 
-def selected_learning_rates(search: SearchRecord, rows: Sequence[RunResult]) -> dict[str, float]:
+def selected_learning_rates(search: SearchRecord, rows: Sequence[RunResult]) -> dict[Recipe, float]:
     """The learning rate that a search selected, for each k that no sweep has trained at other learning rates since."""
 
-    def by_k(runs: Iterable[tuple[str, float | None]]) -> dict[str, set[float | None]]:
-        rates: dict[str, set[float | None]] = {}
+    def by_k(runs: Iterable[tuple[Recipe, float | None]]) -> dict[Recipe, set[float | None]]:
+        rates: dict[Recipe, set[float | None]] = {}
         for k, rate in runs:
             rates.setdefault(k, set()).add(rate)
         return rates
