@@ -62,9 +62,13 @@ class Draw:
             written(folder / "new.csv", unlabelled),
         )
 
+    def out(self, side: str = "find") -> Path:
+        """The folder of a search."""
+        return self.folder / side.split(",")[0]
+
     def find(self, side: str = "find", *options: str) -> Iterator[Facts]:
         """``frostline find`` with its defaults and these options, but no test rows."""
-        out = self.folder / side.split(",")[0]
+        out = self.out(side)
         shutil.rmtree(out, ignore_errors=True)  # of a call that was interrupted
         command = [sys.executable, "-m", "frostline", "find", "--model", self.model, "--train", str(self.train)]
         command += ["--test", "none", "--max-length", str(MAX_LENGTH), "--max-truncated", "1", "--metric", self.metric]

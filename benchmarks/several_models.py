@@ -5,7 +5,8 @@
 
 DATA has the folders ``sst2``, ``amazon_reviews`` and ``nsmc`` with the original files. Each draw has some training rows
 of a task. They are searched with each model alone, and with all of them and one of random weights together. Every delivered model
-predicts the dev rows of the task, which no search has seen. The journal in DIR continues where it stopped.
+predicts the dev rows of the task, which no search has seen. The truth about a model is the mean of five seeds of what its own
+search names, trained on all rows. The journal in DIR continues where it stopped.
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from measuring import Facts, Journal, warm_up, write_result
-from peers import Draw, known_tasks
-from refit import Rows, parser_of_draws
+from peers import MAX_LENGTH, Draw, known_tasks
+from refit import Rows, parser_of_draws, written
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import frostline
 from frostline.api.results import SeveralModels
+from frostline.statistics.answer import Answer
 
-TOGETHER, DEV_ROWS = "together", 2_000
+TOGETHER, DEV_ROWS, SEEDS = "together", 2_000, 5
 TASKS = ("SST-2", "reviews: kind of product", "reviews: sentiment")
 
 
@@ -47,9 +49,10 @@ def write_random(model: str, folder: Path) -> Path:
 
 
 def measure(folder: Path, model: str, task: tuple[Rows, Rows, str], rows: int, draw: int) -> Facts:
-    """One search, its seconds and its score on unseen rows; of several models also what became of each."""
-    (facts,) = Draw(folder, model, task, rows, draw).find()
-    results = frostline.open(folder / "found")
+    """One search, its seconds and its score on unseen rows; of several models what became of each, of one model its truth."""
+    drawn = Draw(folder, model, task, rows, draw)
+    (facts,) = drawn.find()
+    results = frostline.open(drawn.out())
     if isinstance(results, SeveralModels):
         kept = ("model", "choice", "expected", "below", "low", "high", "probe", "runs", "seconds", "why")
         facts |= {"named": results.answer.recommended, "training_seconds": results.answer.seconds}
@@ -57,18 +60,45 @@ def measure(folder: Path, model: str, task: tuple[Rows, Rows, str], rows: int, d
     else:
         search = results.answer.search
         facts["training_seconds"] = search["spent_seconds"] if search else None
+        facts["truth"] = truth(drawn, results.answer) or [facts["score"]]
     return facts
 
 
+def truth(drawn: Draw, answer: Answer) -> list[float]:
+    """Scores on the dev rows of what a search names, trained on all rows with five seeds; none if it trains no layer."""
+    (size,) = answer.sizes
+    assert size.decision is not None
+    cell = size.cell(size.decision.choice)
+    if cell is None:
+        return []
+    given: Facts = {
+        "model": drawn.model,
+        "train": drawn.train,
+        "validation": written(drawn.folder / "dev.csv", drawn.dev),
+        "test": "none",
+        "metric": drawn.metric,
+        "max_length": MAX_LENGTH,
+        "max_truncated": 1.0,
+        "tune": str(cell.recipe.trained),
+        "num_train_epochs": cell.num_train_epochs,
+        "learning_rate": cell.learning_rate,
+        "evaluations_per_epoch": 0,
+        "save_model": False,
+        "seeds": SEEDS,
+    }
+    runs = frostline.sweep(**given, out=drawn.folder / "truth").answer
+    return [point.validation_best for point in runs.sizes[0].cells[0].points if point.validation_best is not None]
+
+
 def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
-    """A row for each draw: scores of each model alone and together, what was named, and times."""
+    """A row for each draw: the truth and the delivered score of each model, those of the search over all, and times."""
     body, right, ratios = [], 0, []
     for cell in dict.fromkeys((one["task"], one["rows"], one["draw"]) for one in found):
         of = {one["search"]: one for one in found if (one["task"], one["rows"], one["draw"]) == cell}
         if TOGETHER not in of or any(name not in of for name in names):
             continue
-        alone, together = {name: of[name]["score"] for name in names}, of[TOGETHER]
-        best = max(names, key=lambda name: alone[name])
+        together = of[TOGETHER]
+        best = max(names, key=lambda name: float(np.mean(of[name]["truth"])))
         ratio = together["training_seconds"] / of[best]["training_seconds"]
         right += together["named"] == best
         ratios.append(ratio)
@@ -76,22 +106,29 @@ def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
         body.append(
             [
                 *map(str, cell),
-                *(f"{100 * alone[name]:.1f}" for name in names),
-                f"{100 * together['score']:.1f}",
+                *(spread(of[name]["truth"]) for name in names),
+                *(f"{100 * of[name]['score']:.1f}" for name in (*names, TOGETHER)),
                 together["named"],
                 f"{ratio:.2f}",
                 str(random["runs"]),
             ]
         )
-    body.append(
-        ["all", "", "", *("" for _ in names), "", f"{right} of {len(body)} right", f"{np.mean(ratios):.2f}", ""]
-    )
-    header = ["task", "rows", "draw", *(f"{name} alone" for name in names), "together", "named", "times its time alone"]
+    empty = [""] * (2 * len(names) + 3)
+    body.append(["all", *empty, f"{right} of {len(body)} right", f"{np.mean(ratios):.2f}", ""])
+    truths, delivered = ([f"{name}{what}" for name in names] for what in (", truth", " delivers"))
+    header = ["task", "rows", "draw", *truths, *delivered, "together", "named", "times its time alone"]
     return {
-        "caption": "Points on unseen rows. The time is that of training, over the better model alone.",
+        "caption": "Points on unseen rows. Truth: the mean of five seeds (± standard error); a model that trains no layer "
+        "has one. The time is that of training, over the better model alone.",
         "header": [*header, "runs of random weights"],
         "rows": body,
     }
+
+
+def spread(scores: Sequence[float]) -> str:
+    """The mean in points, with its standard error over seeds if there are several."""
+    error = f" ± {100 * np.std(scores, ddof=1) / np.sqrt(len(scores)):.1f}" if len(scores) > 1 else ""
+    return f"{100 * np.mean(scores):.1f}{error}"
 
 
 def main() -> None:
