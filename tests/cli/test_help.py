@@ -67,6 +67,7 @@ def test_every_command_has_help(frostline: Frostline) -> None:
     for command in (*COMMANDS, "cache ls", "cache rm"):
         got = frostline(*command.split(), "--help")
         assert got.code == 0 and got.out.startswith("Usage: frostline " + command) and "--help" in got.out
+        assert "<list" not in got.out
     assert frostline("sweep", "--train", "a", "--train", "b", "--help").out == frostline("sweep", "--help").out
 
 

@@ -234,7 +234,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="List or remove the hidden st
 app.add_typer(cache_app, name="cache")
 
 
-@cache_app.command("ls")
+@cache_app.command("ls", cls=PanelCommand)
 def cache_ls() -> None:
     """List the cached hidden states and their sizes."""
     from datetime import datetime
@@ -259,7 +259,9 @@ def cache_ls() -> None:
         print_table(rows, tuple(rows[0]))
 
 
-@cache_app.command("rm", short_help="Remove cached hidden states; they are computed again when needed.")
+@cache_app.command(
+    "rm", cls=PanelCommand, short_help="Remove cached hidden states; they are computed again when needed."
+)
 def cache_rm(
     keys: Annotated[list[str] | None, typer.Argument(help="Keys, or the first characters of keys.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove all entries.")] = False,
