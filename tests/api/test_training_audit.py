@@ -331,6 +331,12 @@ def test_two_checkpoints(tmp_path, frostline):
         moved = "layer 2. Not in both: classifier." if before == "base" else "layer 2 and classifier."
         equal = "Equal to the bit: bert.embeddings, layers 0 and 1 and bert.pooler."
         assert f"Moved: {moved} {equal}" in done.out, done.out
+    half = {name: value.half() for name, value in old.items() if "layer.0" in name}
+    for name, own in (("half", half), ("float", {one: value.float() for one, value in half.items()})):
+        shutil.copytree(tmp_path / "before", tmp_path / name)
+        save_file(old | own, tmp_path / name / "model.safetensors")
+    retyped = frostline("audit", tmp_path / "half", tmp_path / "float", "--frozen", "layer.0")
+    assert retyped.code == 0 and "Nothing moved. The same numbers in another type: layer 0." in retyped.out, retyped
     wider = small_model("bert", layers=3)
     wider.load_state_dict(model.state_dict())
     wider.classifier = nn.Linear(model.config.hidden_size, 7)

@@ -17,7 +17,7 @@ from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.inference import summarize
 from frostline.statistics.recipe import Recipe
-from frostline.studies.comparison import compare, means_of_same_models
+from frostline.studies.comparison import compare, means_of_same_models, publication_of
 from frostline.studies.protocol import FOLDER, Protocol, load_protocol, protocol_names, tune_values
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweeps.progress import Progress
@@ -216,8 +216,8 @@ def test_the_comparison_uses_the_same_share_of_layers() -> None:
     size = SizeAnswer.__new__(SizeAnswer)
     size.train_size, size.cells = 100, [cell(0, 0.5), cell(5, 0.6), cell("full", 0.7)]
 
-    def measured(model: str, layers: int) -> Any:
-        group = SimpleNamespace(model=model, task="sst2", layers=layers, sizes=[size])
+    def measured(model: str, layers: int, metric: str = "accuracy") -> Any:
+        group = SimpleNamespace(model=model, task="sst2", layers=layers, sizes=[size], metric=metric)
         return SimpleNamespace(groups=[group], over_tasks=[])
 
     rows = [row for row in compare(protocol, measured("mini", 6)) if row.published.statistic == "mean"]
@@ -228,3 +228,8 @@ def test_the_comparison_uses_the_same_share_of_layers() -> None:
     ]
     assert rows[0].gap == pytest.approx(0.7 - 0.866) and means_of_same_models(rows) == []
     assert len(means_of_same_models(compare(protocol, measured("roberta-base", 12)))) == 2
+    in_f1 = measured("roberta-base", 12, metric="f1")
+    assert compare(protocol, in_f1) == [] and publication_of(protocol, in_f1).gaps == (
+        "The F1 of sst2 is not compared, because accuracy was published."
+    )
+    assert len(means_of_same_models(compare(protocol, measured("roberta-base", 12, metric="acc_norm")))) == 2

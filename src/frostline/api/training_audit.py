@@ -503,8 +503,9 @@ class Moved:
 
     Attributes:
         names: Of all tensors of the part.
-        moved: Those with other bytes.
+        moved: Those with other bytes, unless these are the same numbers in another type.
         largest: The largest change of one number among them.
+        retyped: Those with the same numbers in another type, such as float32 for float16.
         alone: Those that one checkpoint lacks.
         reshaped: Those with another shape.
     """
@@ -513,13 +514,14 @@ class Moved:
     names: tuple[str, ...]
     moved: tuple[str, ...]
     largest: float
+    retyped: tuple[str, ...]
     alone: tuple[str, ...]
     reshaped: tuple[str, ...]
 
     @property
     def equal(self) -> bool:
         """Whether both checkpoints have the same bytes."""
-        return not (self.moved or self.alone or self.reshaped)
+        return not (self.moved or self.retyped or self.alone or self.reshaped)
 
 
 def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
@@ -576,21 +578,24 @@ def _largest_change(one: Tensor, other: Tensor) -> float:
 
 
 def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: Mapping[str, Source]) -> Moved:
-    moved, alone, reshaped, largest = list[str](), list[str](), list[str](), 0.0
+    moved, retyped, alone, reshaped = (list[str]() for _ in range(4))
+    largest = 0.0
     for name in names:
         values = [read_weight(side[name]) for side in (old, new) if name in side]
         if len(values) < 2:
             alone.append(name)
         elif values[0].shape != values[1].shape:
             reshaped.append(name)
-        elif values[0].dtype != values[1].dtype or digest_of(values[0]) != digest_of(values[1]):
-            moved.append(name)
-            largest = max(largest, _largest_change(*values), key=lambda x: (x != x, x))  # NaN counts
+        elif (other_type := values[0].dtype != values[1].dtype) or digest_of(values[0]) != digest_of(values[1]):
+            change = _largest_change(*values)
+            (retyped if other_type and change == 0 else moved).append(name)
+            largest = max(largest, change, key=lambda x: (x != x, x))  # NaN counts
     return Moved(
         part=part,
         names=tuple(names),
         moved=tuple(moved),
         largest=largest,
+        retyped=tuple(retyped),
         alone=tuple(alone),
         reshaped=tuple(reshaped),
     )

@@ -219,6 +219,7 @@ def audit(
         "Moved": [one.part for one in parts if one.moved],
         "Of another shape": [one.part for one in parts if one.reshaped],
         "Not in both": [one.part for one in parts if one.alone],
+        "The same numbers in another type": [one.part for one in parts if one.retyped],
         "Equal to the bit": [one.part for one in parts if one.equal],
     }
     verdict = [f"{what}: {named(some)}." for what, some in groups.items() if some]

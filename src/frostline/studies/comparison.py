@@ -9,6 +9,7 @@ from frostline.report.answer.analysis import Analysis, shares_of_head_only
 from frostline.report.pages.analysis_page import Publication
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import Cell, SizeAnswer, TaskAnswer
+from frostline.statistics.metrics import METRICS
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.studies.protocol import Protocol, PublishedNumber
 
@@ -43,9 +44,15 @@ def compare(protocol: Protocol, analysis: Analysis) -> list[Compared]:
     """Each published number that has a measured counterpart.
 
     A model of the study is compared with its own numbers. Any other model is compared with the numbers of all models, at the
-    same share of tuned layers.
+    same share of tuned layers. Scores in two metrics are not compared.
     """
     return [found for published in protocol.published for found in _measured(protocol, published, analysis)]
+
+
+def _in_other_metric(published: PublishedNumber, group: TaskAnswer) -> bool:
+    """Whether a number is of the task of a group, and a score in another metric, as far as that is known."""
+    same_task = normalized_name(group.task) == normalized_name(published.task or "")
+    return same_task and group.metric in METRICS and published.metric not in (None, group.metric)
 
 
 def means_of_same_models(rows: Sequence[Compared]) -> list[Compared]:
@@ -68,6 +75,14 @@ def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
         worst = max(same, key=lambda row: abs(row.gap)).published
         where = f"{worst.table}, {worst.model}, {worst.task}"
         gaps = f"{len(same)} means of the same models differ by {mean:.2f} points on average and {largest:.2f} at most ({where})."
+    left_out = {
+        (group.task, names.metric(group.metric), names.metric(one.metric or ""))
+        for group in analysis.groups
+        for one in protocol.published
+        if _in_other_metric(one, group)
+    }
+    for task, ours, theirs in sorted(left_out):
+        gaps += f"{' ' if gaps else ''}The {ours} of {task} is not compared, because {theirs} was published."
     return Publication(study=protocol, gaps=gaps, table=published_table(rows) if rows else None)
 
 
@@ -85,7 +100,8 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis
                     yield Compared(published=published, model=known[model], tuned=point, measured=k)
             continue
         for group in analysis.groups:
-            if group.model == model and normalized_name(group.task) == normalized_name(published.task or ""):
+            same_task = normalized_name(group.task) == normalized_name(published.task or "")
+            if group.model == model and same_task and not _in_other_metric(published, group):
                 for size, cell, value in _cells(group, published, one_size=len(sizes) == 1):
                     yield Compared(
                         published=published,
