@@ -52,7 +52,7 @@ def fit(
     groups, order = line.groups(settings, rate), torch.Generator().manual_seed(seed)
     (trained,) = train(
         lambda rows: (forward or line.forward)(rows[0])[None],
-        [Learner(line.parameters, groups, TRAIN, order)],
+        [Learner(line.parameters, groups, TRAIN, order, line.parameters)],
         problem or problem_of(line.targets),
         VALIDATION,
         settings,
@@ -64,9 +64,10 @@ def fit(
 
 
 def fit_together(lines, settings, seeds, rates, rows, *, forward=None):
+    orders = [torch.Generator().manual_seed(seed) for seed in seeds]
     learners = [
-        Learner(line.parameters, line.groups(settings, rate), own, torch.Generator().manual_seed(seed))
-        for line, seed, rate, own in zip(lines, seeds, rates, rows, strict=True)
+        Learner(line.parameters, line.groups(settings, rate), own, order, line.parameters)
+        for line, order, rate, own in zip(lines, orders, rates, rows, strict=True)
     ]
     forwards = forward or [line.forward for line in lines]
     return train(

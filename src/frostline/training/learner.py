@@ -97,7 +97,7 @@ class Learner:
         groups: The same parameters as groups for the optimizer.
         rows: The training rows, ``[n]``. All runs of a stack have the same n.
         order: Shuffles the rows of each epoch.
-        in_model: The parameters of the model that the trained ones determine. By default these are the trained ones themselves.
+        learned: The parameters of the model that the trained ones determine, by name; mostly the trained ones themselves.
         restraints: What determines the model's parameters besides the gradients of the loss.
         record: The course of its training.
         best_values: The trained parameters at the best evaluation, unless that was the last one.
@@ -109,7 +109,7 @@ class Learner:
     groups: list[dict[str, Any]]
     rows: Rows
     order: torch.Generator
-    in_model: Mapping[str, Tensor] = field(default_factory=dict)
+    learned: Mapping[str, Tensor]
     restraints: Sequence[Restraint] = ()
     record: TrainingRecord = field(default_factory=TrainingRecord, init=False)
     best_values: dict[str, Tensor] = field(default_factory=dict, init=False)
@@ -120,11 +120,6 @@ class Learner:
     def tensors(self) -> list[Tensor]:
         """The trained parameters."""
         return list(self.parameters.values())
-
-    @property
-    def learned(self) -> Mapping[str, Tensor]:
-        """The parameters of the model that the run changes, by name."""
-        return self.in_model or self.parameters
 
     @property
     def active(self) -> bool:
