@@ -103,7 +103,7 @@ class OnDevice:
             same = {"num_train_epochs": 1, "gradient_accumulation_steps": batches}
             specs = [self._spec("all", experiment, seed=n, learning_rate=1e-5 * (n + 1), **same) for n in range(3)]
             alone = [run(spec, experiment) for spec in specs]
-            together = run_stacked(specs, experiment, batched=True)
+            together = run_stacked(specs, experiment.with_worker(batched=True))
             gap = max(difference(one, other) for one, other in zip(together, alone, strict=True))
             rows.append((f"3 runs in a stack against each alone{words}", _verdict(gap, EXACT)))
         return rows

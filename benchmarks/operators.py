@@ -147,7 +147,7 @@ def count_frostline(experiment: Experiment, tune: int | str, runs: int, *, cpu: 
             watched.phase = "between steps"
 
         with patch.object(loop, "backward", first):
-            run_stacked(specs, experiment, batched=True, on_step=after)
+            run_stacked(specs, experiment.with_worker(batched=True), on_step=after)
     return watched.operations["step"] / (STEPS - 1), watched.reads["step"] / (STEPS - 1)
 
 

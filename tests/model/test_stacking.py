@@ -68,12 +68,12 @@ def assert_as_alone(experiment: Experiment, tune: int | str) -> list[Result]:
     assert len({result.logits["validation_last"].tobytes() for result in trained}) == len(RUNS)
     assert diverged.record.outcome == "diverged" and diverged.record.cost.steps in (2, 3)
     for batched in (False, True):
-        together = run_stacked(specs, experiment, batched=batched)
+        together = run_stacked(specs, experiment.with_worker(batched=batched))
         for one, expected in zip(together, alone, strict=True):
             assert scores(one) == scores(expected)
             assert one.record.provenance == expected.record.provenance.model_copy(update={"stacked": len(specs)})
             assert expected is diverged or largest_difference(one, expected) < 2e-6, (tune, batched)
-    one = run_stacked(specs[:1], experiment, batched=True)[0]  # queries, keys and values as one product
+    one = run_stacked(specs[:1], experiment.with_worker(batched=True))[0]  # queries, keys and values as one product
     assert scores(one) == scores(alone[0]) and largest_difference(one, alone[0]) < 2e-6, tune
     parameters = [*experiment.pretrained.model.parameters()]
     assert len({p.untyped_storage().data_ptr() for p in parameters}) == len(parameters)
@@ -135,7 +135,7 @@ def test_the_path_for_gpus_gives_the_runs_of_a_cpu(
         for by_offsets in (False, True):
             monkeypatch.setattr("frostline.model.packing.has_kernel", lambda *_, found=by_offsets: found)
             for count in (1, 3):
-                together = run_stacked(specs[:count], experiment, batched=True)
+                together = run_stacked(specs[:count], experiment.with_worker(batched=True))
                 for one, expected in zip(together, alone, strict=False):
                     assert scores(one) == scores(expected) and largest_difference(one, expected) < 2e-6
             # not if there are fewer heads of keys, or if only the last layer runs
@@ -194,7 +194,9 @@ def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     experiment = context_of("bert", tmp_path, dropout=dropout)
     stable = [spec_of(tune, *one, head_learning_rate="same") for one in RUNS]
     diverging = [stable[0], spec_of(tune, 1, 1e30, head_learning_rate="same"), stable[2]]
-    without, with_diverged = (run_stacked(specs, experiment, batched=batched) for specs in (stable, diverging))
+    without, with_diverged = (
+        run_stacked(specs, experiment.with_worker(batched=batched)) for specs in (stable, diverging)
+    )
     assert [result.record.outcome for result in with_diverged][1] == "diverged"
     assert with_diverged[1].record.cost.steps < 6 and with_diverged[1].test_logits is None
     for n in (0, 2):
@@ -214,7 +216,7 @@ def test_in_a_stack_each_run_has_the_dropout_of_its_seed(tmp_path: Path) -> None
     specs, found = [spec_of(1, seed, adam_epsilon=1e-3) for seed in (0, 1, 0)], []
     for dropout in (True, False):
         experiment = context_of("bert", tmp_path / str(dropout), dropout=dropout)
-        found.append(run_stacked(specs, experiment, batched=True))
+        found.append(run_stacked(specs, experiment.with_worker(batched=True)))
     (first, other, again), (without, *_) = found
     assert largest_difference(first, again) < 2e-6
     assert min(largest_difference(first, one) for one in (other, without)) > 1e-3

@@ -128,8 +128,8 @@ def test_a_stack_frees_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     specs = [spec_of(tune, seed, num_train_epochs=1) for seed in range(2)]
     if fails:
         with pytest.raises(torch.OutOfMemoryError):
-            run_stacked(specs, experiment, batched=True)
+            run_stacked(specs, experiment.with_worker(batched=True))
     else:
-        assert all(result.learned for result in run_stacked(specs, experiment, batched=True))
+        assert all(result.learned for result in run_stacked(specs, experiment.with_worker(batched=True)))
     gc.collect()
     assert made and not [one for one in made if one() is not None]

@@ -145,8 +145,8 @@ def largest_difference(one, other):
     return max(gaps)
 
 
-def stack_gap(specs, experiment, **options):
+def stack_gap(specs, experiment, *, batched=False):
     """The largest difference of runs that are trained as one stack from the same runs, each trained alone."""
     alone = [run(spec, experiment) for spec in specs]
-    pairs = zip(run_stacked(specs, experiment, **options), alone, strict=True)
+    pairs = zip(run_stacked(specs, experiment.with_worker(batched=batched)), alone, strict=True)
     return max(largest_difference(one, other) for one, other in pairs)

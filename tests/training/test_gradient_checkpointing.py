@@ -41,7 +41,9 @@ def test_results_are_bitwise_identical_with_the_dropout_of_torch(tmp_path, monke
 def test_stacked_runs(tmp_path, batched):
     experiment = context_of("bert", tmp_path, dropout=True)
     with_setting, without = (
-        run_stacked([spec_of(1, seed, gradient_checkpointing=on) for seed in range(2)], experiment, batched=batched)
+        run_stacked(
+            [spec_of(1, seed, gradient_checkpointing=on) for seed in range(2)], experiment.with_worker(batched=batched)
+        )
         for on in (True, False)
     )
     assert all(same(one, other) for one, other in zip(with_setting, without, strict=True))

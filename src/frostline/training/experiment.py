@@ -51,6 +51,7 @@ class Worker:
             with more (:mod:`frostline.sweeps.execution.stacks`).
         scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
         at_a_time: How many runs train at the same time and share the cores.
+        batched: Compute the runs of a stack by batched operations on a CPU, too, as on all other devices.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
@@ -64,6 +65,7 @@ class Worker:
     micro_batches: dict[str, int] = field(default_factory=dict)
     scoring_tokens: dict[int | None, int] = field(default_factory=dict)
     at_a_time: int = 1
+    batched: bool = False
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
     means_apart: dict[int, NDArray[np.float32]] = field(default_factory=dict)
@@ -119,6 +121,11 @@ class Experiment:
     def packed(self) -> bool:
         """Whether batches are computed without padding."""
         return self.worker.batching is not None and self.worker.batching.packed
+
+    @property
+    def batched(self) -> bool:
+        """Whether the runs of a stack are computed by batched operations (:mod:`frostline.model.stacking`), or one by one."""
+        return self.worker.batched or self.machine.device.type != "cpu"
 
     @property
     def head_token(self) -> HeadTokenPart | None:

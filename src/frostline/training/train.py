@@ -88,7 +88,7 @@ def train(
     set_mode(True)
     for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([learner.next_rows(settings.batch_size) for learner in learners])
-        for restraint in (one for learner in learners for one in learner.restraints):
+        for restraint in updates.restraints:
             restraint.before_forward()
         logits, losses = backward(
             forward,
@@ -194,7 +194,6 @@ def training_session(
     specs: Sequence[Run],
     experiment: Experiment,
     *,
-    batched: bool | None = None,
     earlier: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Iterator[tuple[list[Learner], ForwardFunction]]:
     """Prepare the model for training these runs as one stack. It begins and ends in evaluation mode.
@@ -202,7 +201,6 @@ def training_session(
     Args:
         specs: The runs.
         experiment: Model and data.
-        batched: See :func:`frostline.training.train.run_stacked`.
         earlier: The parameters that an earlier phase of a single run has trained, by name.
 
     Yields:
@@ -215,10 +213,9 @@ def training_session(
     def start(number: int) -> Mapping[str, nn.Parameter]:
         return start_values(specs[number], experiment, earlier)
 
-    batched = experiment.machine.device.type != "cpu" if batched is None else batched
     joint = joint_products(pretrained.anatomy, experiment.head_token)
     with (
-        stacked(pretrained.model, names, len(specs), start, batched=batched, joint=joint) as own,
+        stacked(pretrained.model, names, len(specs), start, batched=experiment.batched, joint=joint) as own,
         forward_function(experiment, specs) as forward,
     ):
         pretrained.model.eval()
@@ -426,7 +423,6 @@ def run_stacked(
     specs: Sequence[Run],
     experiment: Experiment,
     *,
-    batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> list[Result]:
@@ -437,8 +433,6 @@ def run_stacked(
     Args:
         specs: The runs, all with the same :attr:`Run.stack_key`.
         experiment: Model and data.
-        batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
-            CPUs. See :mod:`frostline.model.stacking`.
         on_step: Called after each step with its number and the total number of steps.
         checkpoints: Keep states of these runs, and have the one to continue from, if there is one.
 
@@ -455,14 +449,7 @@ def run_stacked(
                 on_step(number * total + step, len(phases) * total)
 
             last = number == len(phases) - 1
-            learners, scored = _train(
-                phases[number],
-                experiment,
-                course,
-                on_step_of_phase,
-                last=last,
-                batched=batched,
-            )
+            learners, scored = _train(phases[number], experiment, course, on_step_of_phase, last=last)
             if all(learner.record.outcome == "diverged" for learner in learners):
                 break
     seconds = (perf_counter() - begun) / len(specs)
@@ -489,7 +476,6 @@ def _train(
     on_step: Callable[[int, int], None],
     *,
     last: bool,
-    batched: bool | None,
 ) -> tuple[Sequence[Learner], Mapping[str, NDArray[np.float32]]]:
     """Train and audit one phase of a stack, from where the phase before it has ended, and add it to the course.
 
@@ -498,7 +484,7 @@ def _train(
     """
     first = specs[0]
     names = first.parameters(experiment.pretrained.anatomy)
-    with training_session(specs, experiment, batched=batched, earlier=course.learned) as (learners, forward):
+    with training_session(specs, experiment, earlier=course.learned) as (learners, forward):
         audit = Audit(experiment.pretrained, names, learners)
         course.parts = {"forward": forward, "audit": audit}
 

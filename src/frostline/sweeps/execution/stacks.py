@@ -91,7 +91,7 @@ def _largest(
     runs: Sequence[Run], experiment: Experiment, wanted: int | str, *, head_only: bool
 ) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
-    spec, pretrained, device = runs[0], experiment.pretrained, experiment.machine.device.type
+    spec, pretrained = runs[0], experiment.pretrained
     names = spec.parameters(pretrained.anatomy)
     parameters = start_values(spec, experiment)
     refusal = stack_refusal(
@@ -100,7 +100,7 @@ def _largest(
         names,
         experiment.cut(spec),
         packed=experiment.packed,
-        batched=device != "cpu",
+        batched=experiment.batched,
         head_token=experiment.head_token,
     )
     if refusal:
