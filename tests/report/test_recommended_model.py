@@ -125,7 +125,7 @@ def test_an_older_folder_is_replaced_as_a_whole(licensed_bert: Path, classified:
     arguments = _save_arguments(licensed_bert, classified)
     pretrained, target = arguments[0], tmp_path / "deep" / "model"
     limit = (pretrained.tokenizer.model_max_length, dict(pretrained.tokenizer.init_kwargs))
-    assert save_model(target, *arguments, Saved(0.0, trained_again=False)) == target
+    save_model(target, *arguments, Saved(0.0, trained_again=False))
     (target / "old.txt").write_text("of an older model")
     save_model(target, *arguments, Saved(2.5e-4, trained_again=True))
     assert not (target / "old.txt").exists() and "0.00025" in (target / "README.md").read_text()
@@ -296,8 +296,9 @@ def saved_models_of(
         run = next(run for run in folder.runs if run.recipe == way)
         first.recommended = best_run(first.cell(way))
         plan = plan_of(**own, tune=f"{ways},last-1", keep_adapter=keep_adapter(way))
-        saved = save_recommended(plan, answer, Progress())
-        assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
+        save_recommended(plan, answer, Progress())
+        saved = out / "model"
+        assert facts(out)["run"] == run.digest
         yield way, saved, folder, folder.store.predictions(run.digest)["validation_best"]
 
 
@@ -483,7 +484,7 @@ def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert
     assert size.decision is not None
     for choice in map(Recipe, ("words", "probe")):
         size.recommended, size.decision = None, replace(size.decision, choice=choice)
-        assert save_recommended(plan, answer, notes := Notes()) is None
+        save_recommended(plan, answer, notes := Notes())
         assert (out / "model").is_dir() == (choice == "words") == (not notes.notes)
         if choice == "words":
             assert size.decision is not None and read_estimator(out / "model").facts.sentence == answer.sentence

@@ -91,46 +91,46 @@ def save_recommended(
     alternatives: Mapping[str, Fitted] | None = None,
     *,
     interrupted: bool = False,
-) -> Path | None:
-    """Save the recommended model, and return its folder: a Hugging Face model folder, or a model that trains no layer.
+) -> None:
+    """Save the recommended model: a Hugging Face model folder, or a model that trains no layer.
 
     The sweep stored the trained weights of the best runs. If they are missing, an earlier command may have saved the model of the
     same run. Otherwise the run is trained again. In each case the predictions are compared with those in the run's result, and
-    the model card reports the largest difference. None if nothing is recommended, or if another process has added runs in the
-    meantime.
+    the model card reports the largest difference. Nothing is saved if nothing is recommended, or if another process has added
+    runs in the meantime.
 
     With ``refit``, the recipe is trained once more on all labelled rows except the test set, and that model is saved. If it
     diverges, or its way stops early, the run's own model is saved, as without.
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
-    weights, target = BestWeights(plan.store.out), plan.store.out / "model"
+    weights = BestWeights(plan.store.out)
     if plan.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
-        return None
-    _set_changed_aside(target, progress)
+        return
+    _set_changed_aside(plan.store.out / "model", progress)
     if (recommended := answer.sizes[0].recommended) is None:
-        saved = _save_untrained(plan, answer, progress, alternatives, interrupted=interrupted)
+        _save_untrained(plan, answer, progress, alternatives, interrupted=interrupted)
     else:
         spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
         best = RecommendedRun(plan, answer, progress, spec)
         if best.estimator:
             _note_outputs(plan, progress)
-        saved = (not interrupted and best.save_refit()) or best.save(weights, interrupted=interrupted)
+        if interrupted or not best.save_refit():
+            best.save(weights, interrupted=interrupted)
     if not interrupted:
         weights.remove()
-    return target if saved else None
 
 
 def _save_untrained(
     plan: Plan, answer: Answer, progress: Progress, alternatives: Mapping[str, Fitted] | None, *, interrupted: bool
-) -> bool:
-    """Save the recommended model that trains no layer; False if none is recommended, or if no search has fitted it now."""
+) -> None:
+    """Save the recommended model that trains no layer, if one is recommended, and a search has fitted it now."""
     target, decision = plan.store.out / "model", answer.sizes[0].decision
     if decision is None:
         if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
             remove(target, inside=plan.store.out)
-        return False
+        return
     if alternatives is None:  # the search itself saved it, unless something else was recommended then
         before, sentence = read_estimator(target), sentence_without_command(answer)
         if before is None or before.facts.choice != decision.choice:
@@ -139,7 +139,7 @@ def _save_untrained(
             progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
         elif before.facts.sentence != sentence:
             _rewrite(before, sentence)
-        return False
+        return
     _note_outputs(plan, progress)
     fitted, facts, name = alternatives[decision.choice], None, decision.choice
     spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
@@ -148,7 +148,6 @@ def _save_untrained(
         fitted = estimator.fit(*again)
         facts = {**_shared_facts(plan.identity, answer, Saved.refit_by(again[0])), "run": name}
     save_fitted(target, fitted, plan.identity, answer, facts, embed=plan.spec.embed)
-    return True
 
 
 def _note_outputs(plan: Plan, progress: Progress) -> None:
@@ -226,11 +225,11 @@ class RecommendedRun:
         self._write(experiment, saved)
         return True
 
-    def save(self, weights: BestWeights, *, interrupted: bool) -> bool:
-        """Save the model of the run itself; False if that needs training, and the search was ``interrupted``."""
+    def save(self, weights: BestWeights, *, interrupted: bool) -> None:
+        """Save the model of the run itself, unless that needs training, and the search was ``interrupted``."""
         plan, spec, experiment = self.plan, self.spec, self.plan.experiment
         if self._is_saved(None):
-            return True
+            return
         prepare_hidden_states(plan, [spec], self.progress)
         learned, fitted = weights.load(spec.digest, self.progress.note), None
         if self.estimator:
@@ -242,12 +241,11 @@ class RecommendedRun:
             remove(self.target, inside=plan.store.out)
             advice = "the same command trains it again to save its model"
             self.progress.note(f"The weights of the best run are not stored: {advice}.")
-            return False
+            return
         else:
             self.progress.note("The recommended run is trained again, to save its model.")
             logits = run(spec, experiment).logits["validation_best"]
         self._write(experiment, Saved(self._gap(logits), trained_again=learned is None), fitted)
-        return True
 
     def _write(self, experiment: Experiment, saved: Saved, fitted: Fitted | None = None) -> None:
         """Write the model that ``experiment`` holds, or that an estimator has ``fitted``."""
@@ -379,8 +377,8 @@ def save_model(
     saved: Saved,
     *,
     adapter: bool = False,
-) -> Path:
-    """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``, and return the folder.
+) -> None:
+    """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``.
 
     The folder is written atomically. An older one is removed only after the new one is complete.
 
@@ -410,7 +408,6 @@ def save_model(
             text = json.dumps(config, indent=2, sort_keys=True) + "\n"
             (aside / "config.json").write_text(text, encoding="utf-8")
         (aside / CARD).write_text(card, encoding="utf-8")
-    return target
 
 
 def save_fitted(
