@@ -321,9 +321,13 @@ class Observations:
         stacks = [stacked * self.run_seconds(k) for k, count in counts.items() for _ in range(0, count, stacked)]
         return makespan(stacks, self.workers)
 
+    def budget_for(self, candidates: Sequence[Candidate]) -> float:
+        """The seconds of a budget that allows these candidates, too."""
+        return self.spent + self.spent_elsewhere + self.predicted_seconds(candidates)
+
     def fits_budget(self, candidates: Sequence[Candidate]) -> bool:
         """Whether these candidates fit into the rest of the budget."""
-        return self.spent + self.spent_elsewhere + self.predicted_seconds(candidates) <= self.budget
+        return self.budget_for(candidates) <= self.budget
 
     def tried(self, recipe: Recipe) -> list[Candidate]:
         """The candidates of a recipe that were trained, including failed runs."""

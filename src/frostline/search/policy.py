@@ -197,9 +197,7 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
             "left. With fewer layers in --tune, such as 0,1,2, the largest k takes its place."
         )
-        return Stop(
-            why, no_reference=True, enough=seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one.candidates)
-        )
+        return Stop(why, no_reference=True, enough=seen.budget_for(one.candidates))
     yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
     if seen.best_learning_rate(reference) is None:
         yield from _try_lower_rates(seen, reference)
@@ -238,7 +236,7 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
             why = f"No run is above the baseline with 95 % confidence yet: try {other}."
             yield from _train(seen, Batch(some, why))
         elif one and enough is None:
-            enough = seen.spent + seen.spent_elsewhere + seen.predicted_seconds(one)
+            enough = seen.budget_for(one)
     if any(map(seen.above_baseline, trained)):
         return None
     tried = _rates_tried(seen, reference)
@@ -290,7 +288,7 @@ def _next(seen: Observations) -> Batch | Stop:
         return Stop(
             f"The budget ended before the next step: {wanted.why} It takes about {duration(needed)}, and only {duration(left)} "
             "is left.",
-            enough=seen.spent + seen.spent_elsewhere + needed,
+            enough=seen.budget_for(wanted.candidates),
         )
     most = max(ranked, key=lambda one: one.gain)
     return Stop(
