@@ -318,7 +318,7 @@ def require_reference(settings: Settings) -> None:
         )
 
 
-def search_settings(values: Mapping[str, Any], only: str = ALL) -> tuple[Settings, bool]:
+def search_settings(values: Mapping[str, Any], only: str) -> tuple[Settings, bool]:
     """The settings of a search before the layers of the model are known, and whether it tries every k.
 
     ``tune`` of the settings are the recipes that the user names, and k = 0 for ``auto``.
@@ -389,7 +389,7 @@ def models_of(model: str | PathLike[str] | Sequence[str | PathLike[str]]) -> tup
     return models
 
 
-def budget_seconds(budget: float | str | None, processes: int | None = None) -> float | None:
+def budget_seconds(budget: float | str | None, processes: int | None) -> float | None:
     """The budget of a search in seconds.
 
     Raises:

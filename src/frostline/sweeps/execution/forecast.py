@@ -231,8 +231,8 @@ def take_timings(
     budget: float,
     *,
     ends: bool,
-    stack: int | str = 1,
-    workers: int = 1,
+    stack: int | str,
+    workers: int,
 ) -> Timings | None:
     """Time steps of the largest run of as many k as fit into ``budget``.
 

@@ -296,7 +296,7 @@ def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) ->
 class RayTasks:
     """Trains runs of a sweep. All its tasks get the same settings and examples, so a node loads them once."""
 
-    def __init__(self, plan: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
+    def __init__(self, plan: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool) -> None:
         self.plan, self.progress, self.ray, self.module, self.is_own = plan, progress, ray, module, is_own
         has_gpus = any(node.get("GPU", 0) > 0 for node in self._nodes())
         self.gpus = float(plan.spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
