@@ -94,7 +94,7 @@ def test_each_row_is_left_out_by_one_group() -> None:
 def test_the_jackknife_over_single_rows_is_exact() -> None:
     right = np.random.default_rng(1).random(40) < 0.7
     jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(np.arange(40))])
-    got = pair(np.full((1, 2), right.mean()), jackknife).errors[1].covariance[0, 0]
+    got = pair(np.full((1, 2), right.mean()), jackknife).rows.covariance[0, 0]
     assert got == pytest.approx(right.var(ddof=1) / 40)
 
 
@@ -123,8 +123,7 @@ def test_the_interval_of_a_share_covers_the_truth(seeds: int) -> None:
 
 
 def exact(cell: float, full: float, *, runs: int = 5, seeds: float = 1e-5, rows: float = 1e-5) -> Pair:
-    errors = (Error("seeds", seeds * np.eye(2), runs - 1), Error("rows", rows * np.eye(2), 49))
-    return Pair(np.array([cell, full]), errors, runs)
+    return Pair(np.array([cell, full]), (Error(seeds * np.eye(2), runs - 1),), Error(rows * np.eye(2), 49), runs)
 
 
 def test_fieller_intervals_match_their_definition() -> None:

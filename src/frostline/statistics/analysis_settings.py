@@ -48,8 +48,9 @@ def seeds_to_decide(pair: Pair | None, goal: Goal) -> int | None:
     if pair is None or pair.runs < 2:
         return None
     by_seed = pair.variance_of_one_seed(goal.weights)
-    by_row = pair.variance(goal.weights, "rows") * pair.covered
-    degrees_of_freedom = next((error.degrees_of_freedom for error in pair.errors if error.source == "rows"), 1.0)
+    by_row, degrees_of_freedom = 0.0, 1.0
+    if pair.rows is not None:
+        by_row, degrees_of_freedom = pair.rows.variance(goal.weights) * pair.covered, pair.rows.degrees_of_freedom
     return seeds_needed(goal.distance(pair), by_seed, by_row, degrees_of_freedom, quantile=pair.quantile)
 
 

@@ -165,14 +165,16 @@ class Error:
     """One source of uncertainty of two means.
 
     Attributes:
-        source: ``seeds`` or ``rows``.
         covariance: Of the two means, ``[2, 2]``.
         degrees_of_freedom: Those of the covariance.
     """
 
-    source: str
     covariance: Array
     degrees_of_freedom: float
+
+    def variance(self, weights: Array) -> float:
+        """The variance of ``weights @ means`` that it causes."""
+        return float(weights @ self.covariance @ weights)
 
 
 @dataclass(frozen=True)
@@ -181,35 +183,29 @@ class Pair:
 
     Attributes:
         means: The mean of the cell and that of full fine-tuning.
-        errors: The sources of their uncertainty.
+        seeds: The errors that the seeds cause: one of runs that are paired, else one of each mean.
+        rows: The error that the sample of rows causes; None if predictions are unknown.
         runs: The smaller of both numbers of runs.
         quantile: The quantile of Student's t at the ends of an interval.
         covered: The share of the validation rows on which these runs are scored.
     """
 
     means: Array
-    errors: tuple[Error, ...]
+    seeds: tuple[Error, ...]
+    rows: Error | None
     runs: int
     quantile: float = QUANTILE
     covered: float = 1.0
 
-    def variance(self, weights: Array, source: str) -> float:
-        """The variance of ``weights @ means`` that one source causes."""
-        parts = (float(weights @ error.covariance @ weights) for error in self.errors if error.source == source)
-        return sum(parts, 0.0)
-
     def variance_of_one_seed(self, weights: Array) -> float:
         """The variance of ``weights @ means`` that the seeds would cause if each mean were of one seed."""
-        seeds = [error for error in self.errors if error.source == "seeds"]
-        parts = (float(weights @ error.covariance @ weights) * (error.degrees_of_freedom + 1) for error in seeds)
-        return sum(parts, 0.0)
+        return sum((error.variance(weights) * (error.degrees_of_freedom + 1) for error in self.seeds), 0.0)
 
     def contrast(self, weights: Array) -> tuple[float, float, float]:
         """``weights @ means``: its value, standard error and degrees of freedom (Satterthwaite 1946)."""
         value = float(weights @ self.means)
-        parts = [
-            (max(float(weights @ error.covariance @ weights), 0.0), error.degrees_of_freedom) for error in self.errors
-        ]
+        errors = self.seeds if self.rows is None else (*self.seeds, self.rows)
+        parts = [(max(error.variance(weights), 0.0), error.degrees_of_freedom) for error in errors]
         total = sum(part for part, _ in parts)
         if total == 0:
             return value, 0.0, float(self.runs - 1)
@@ -240,9 +236,8 @@ def pair(scores: Array, left_out: Array | None = None, max_row_effect: float = 0
         quantile: See :class:`Pair`.
     """
     runs = len(scores)
-    seeds = Error("seeds", np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
-    errors = (seeds, *row_errors(left_out, max_row_effect))
-    return Pair(scores.mean(0), errors, runs, quantile)
+    seeds = Error(np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
+    return Pair(scores.mean(0), (seeds,), row_error(left_out, max_row_effect), runs, quantile)
 
 
 def unpaired(
@@ -257,23 +252,22 @@ def unpaired(
         max_row_effect: How far one row can move a score.
         quantile: See :class:`Pair`.
     """
-    errors = [
+    seeds = [
         Error(
-            "seeds",
             np.outer(side, side) * (scores.var(ddof=1) / len(scores) if len(scores) > 1 else np.nan),
             len(scores) - 1,
         )
         for scores, side in ((cell, CELL_MEAN), (full, FULL_MEAN))
     ]
-    rows = row_errors(None if left_out is None else left_out[:, None], max_row_effect)
-    return Pair(np.array([cell.mean(), full.mean()]), (*errors, *rows), min(len(cell), len(full)), quantile)
+    rows = row_error(None if left_out is None else left_out[:, None], max_row_effect)
+    return Pair(np.array([cell.mean(), full.mean()]), tuple(seeds), rows, min(len(cell), len(full)), quantile)
 
 
-def row_errors(left_out: Array | None, max_row_effect: float) -> tuple[Error, ...]:
-    """The error that the sample of rows causes, as a tuple of one; empty if predictions are unknown."""
+def row_error(left_out: Array | None, max_row_effect: float) -> Error | None:
+    """The error that the sample of rows causes; None if predictions are unknown."""
     if left_out is None:
-        return ()
-    return (Error("rows", row_covariance(left_out, max_row_effect), max(1, len(left_out) - 1)),)
+        return None
+    return Error(row_covariance(left_out, max_row_effect), max(1, len(left_out) - 1))
 
 
 def mean_interval(
@@ -298,7 +292,7 @@ def score_interval(
     if len(left_out) < 2 or not np.isfinite(left_out).all():  # a single row, or undefined without some rows
         return -np.inf, np.inf
     twice = np.stack([left_out] * 2, -1)[:, None]
-    return Pair(np.full(2, score), row_errors(twice, max_row_effect), 1, quantile).interval(CELL_MEAN)
+    return Pair(np.full(2, score), (), row_error(twice, max_row_effect), 1, quantile).interval(CELL_MEAN)
 
 
 def failure_interval(failed: int, runs: int) -> tuple[float, float]:
