@@ -24,7 +24,7 @@ from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
-from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.folder import Folder, read_alternatives, register
 from frostline.sweeps.results.search_record import read_search
 from frostline.training.linear_models import WordsModel
 from frostline.training.train import run as train
@@ -420,6 +420,21 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
     again = frostline.find(**settings).answer
     assert again.search == search and again.decision == answer.decision
+
+
+def test_the_probe_of_each_fold_is_chosen_without_its_rows(search_settings: dict[str, Any], tmp_path: Path) -> None:
+    """It predicts what the runs of ``--tune probe`` predict, each of which chooses a layer on its own training rows."""
+    noise = np.random.default_rng(0).integers(0, 2, 60).astype(str)  # without a signal, folds choose different layers
+    rows = pd.DataFrame(sentences(60)).assign(label=noise)
+    given = {**search_settings, "train": rows, "train_size": None, "folds": 3, "seeds": 3}
+    frostline.find(**{**given, "budget": "1s"}, tune="0,1")
+    given_to_sweep = {name: value for name, value in given.items() if name not in ("budget", "out")}
+    frostline.sweep(**given_to_sweep, tune="0,probe", save_model=False, out=tmp_path / "swept")
+    swept, found = Folder(tmp_path / "swept"), read_alternatives(given["out"])["probe"]
+    for run in (run for run in swept.runs if run.recipe == "probe"):
+        values = swept.predictions(run.digest)
+        scored = ~np.isnan(values).any(1)
+        assert scored.sum() == 20 and found[scored] == pytest.approx(values[scored], abs=1e-5)
 
 
 def test_a_search_of_what_transformers_opens_recommends_nothing_else(search_settings: dict[str, Any]) -> None:

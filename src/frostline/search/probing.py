@@ -22,11 +22,11 @@ from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
-from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
+from frostline.training.estimators import Fitted, examples_of, fit_best_probe, fit_words, probe_of_run
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows, validation_rows
-from frostline.training.probes import APART, best_probe, fit_probe, fit_probes, has_features
-from frostline.training.result import ProbeInput, ProbeReport, ReportedProbe
+from frostline.training.probes import APART, best_probe, fit_probes, has_features
+from frostline.training.result import ProbeReport, ReportedProbe
 from frostline.training.run import Run
 
 
@@ -173,6 +173,8 @@ class Alternatives:
 def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
+    Each fold has the probe that its own training rows choose: a choice that has seen rows looks too good on them.
+
     Args:
         plan: Model, data and cached hidden states.
         runs: The first run of every fold; one run without folds. The models of the first one can be saved.
@@ -191,9 +193,7 @@ def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alt
         more: dict[str, Any] = {"max_length": plan.identity.max_length, "words": next(iter(words), None)}
         probed = probe_layers(experiment, plan.data, train[0], scored[0], **more)
         report = probed.report
-        inputs = ProbeInput(layers=report.best.layers, vector=report.best.vector)
-        again = [fit_probe(inputs, examples_of(experiment, rows, inputs.layers)) for rows in train[1:]]
-        found[PROBE] = [probed.model, *(probe_of_run(one, experiment) for one in again)]
+        found[PROBE] = [probed.model, *(fit_best_probe(experiment, rows) for rows in train[1:])]
     if len(words) == len(runs):
         found[WORDS] = words
     values = {}

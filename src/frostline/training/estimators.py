@@ -204,15 +204,19 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
     return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
+def fit_best_probe(experiment: Experiment, rows: Rows) -> Fitted:
+    """The probe with the best cross-validated score on these training rows, among those after every layer."""
+    layers = experiment.pretrained.anatomy.count
+    return probe_of_run(best_probe(fit_probes(examples_of(experiment, rows, range(layers + 1)), layers)), experiment)
+
+
 class Probes(Estimator):
     """Probes after every layer, of which the one with the best cross-validated score on training rows counts."""
 
     reads_model = True
 
     def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
-        layers = experiment.pretrained.anatomy.count
-        train = examples_of(experiment, train_rows(experiment, spec), range(layers + 1))
-        return probe_of_run(best_probe(fit_probes(train, layers)), experiment)
+        return fit_best_probe(experiment, train_rows(experiment, spec))
 
     def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
         """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
