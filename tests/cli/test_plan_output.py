@@ -17,6 +17,7 @@ from frostline.report.plan_text import forecast_lines, plan_lines, refit_seconds
 from frostline.report.rebuild import write_report
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.decision import Lengths
+from frostline.statistics.recipe import Recipe
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from pages import drawn
@@ -88,7 +89,7 @@ def test_a_plan_promises_no_refit_of_a_way_that_stops_early(settings: dict[str, 
 
 def forecast(*args: Any, **more: Any) -> Forecast:
     """A run of full fine-tuning takes 40 s."""
-    return Forecast((KindForecast("full", 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
+    return Forecast((KindForecast(Recipe("full"), 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
 
 
 @pytest.fixture(scope="module")

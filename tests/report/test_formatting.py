@@ -8,6 +8,7 @@ import pytest
 from frostline.data.wording import model_name
 from frostline.frozen.forward_pass import POOLED
 from frostline.report import formatting, names
+from frostline.statistics.recipe import Recipe
 from frostline.training.probes import APART, WORD
 
 
@@ -45,7 +46,8 @@ from frostline.training.probes import APART, WORD
 )
 def test_text(show: Callable[[Any], str], cases: dict[Any, str]) -> None:
     space = "_" if show is formatting.unbroken else " "
-    assert {value: show(value).replace("\N{NO-BREAK SPACE}", space) for value in cases} == cases
+    given = Recipe if show in (names.printed, names.depth, names.tuning) else lambda value: value
+    assert {value: show(given(value)).replace("\N{NO-BREAK SPACE}", space) for value in cases} == cases
 
 
 def test_an_unbounded_side_is_named_and_vectors_have_the_names_of_the_results() -> None:

@@ -21,7 +21,7 @@ def test_the_columns_are_the_documented_ones(finished_sweep: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "files.md").read_text()
     table = page.partition("## Columns of results.csv")[2].partition("\n## ")[0]
     documented = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
-    assert sorted(documented) == sorted({*COLUMNS} - {"run"})
+    assert sorted(documented) == sorted(COLUMNS)
     header = (finished_sweep / "results.csv").read_text().splitlines()[0].split(",")
     assert tuple(header) == COLUMNS == tuple(pd.read_parquet(finished_sweep / "results.parquet").columns)
     assert (finished_sweep / "scores.csv").read_text().splitlines()[0] == "run,split,epoch,metric,value"
