@@ -82,7 +82,9 @@ def test_a_plan_promises_no_refit_of_a_way_that_stops_early(settings: dict[str, 
     early = {"tune": "early,0", "way": {"early": {"tune": 1, "patience": 1}}, "refit": True}
     printed = "\n".join(plan_lines(plan := plan_of(**settings | early)))
     train = plan.requested[0].train_size
-    cells = [KindForecast(name, train, 1, seconds, 1e9) for name, seconds in (("early", 50.0), ("head only", 1.0))]
+    cells = [
+        KindForecast(Recipe(name), train, 1, seconds, 1e9) for name, seconds in (("early", 50.0), ("head only", 1.0))
+    ]
     assert refit_seconds(replace(plan, forecast=Forecast(tuple(cells), 0.0))) == plan.refit_rows / train
     assert "labelled rows, beyond any budget. Not so that of early, which stops early." in printed
 
