@@ -248,12 +248,13 @@ def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples,
     notes = list[str]()
     if task.columns.separator is None:
         table = _labelled(table, task.columns, task.task_type, notes)
-    elif none := sum(not own for own in lists_of(table, task)):
+    lists = lists_of(table, task)
+    if task.columns.separator is not None and (none := sum(not own for own in lists)):
         have = "has" if none == 1 else "have"
         notes.append(
             f"{table.name}: {none:,} of {len(table):,} rows {have} none of the labels, and are scored as such."
         )
-    if lists_of(table, task) != lists_of(table, replace(task, numbered=False)):
+    if lists != lists_of(table, replace(task, numbered=False)):
         notes.append(
             f"{table.name}: numbers are read as places in the model's order of labels, from 0: {listed(task.labels)}."
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from frostline.report import formatting
+from frostline.report import formatting, names
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.figures.quality_against_cost import quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
@@ -32,6 +32,11 @@ class Curve:
     suffix: str
     test_sentences: Sequence[str]
     tables: Mapping[str, Sequence[ReportTable]]  # by the part of the page that shows them
+
+    @property
+    def mark(self) -> str:
+        """What the page calls the chosen k."""
+        return names.mark_of_choice(self.answer.decision)
 
 
 @dataclass(frozen=True)

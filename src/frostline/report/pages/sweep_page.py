@@ -136,7 +136,7 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     if answer.classes:
         count = len(runs_of_choice(answer.sizes[0]))
         mark = names.mark_of_choice(answer.sizes[0].decision)
-        tables.append(class_scores_table(answer.classes, count, task_type, answer.threshold, mark))
+        tables.append(class_scores_table(answer.classes, count, task_type, mark, answer.threshold))
     if answer.threshold:
         tables.append(threshold_table(answer.threshold))
     return {table.name: table for table in tables}

@@ -254,8 +254,8 @@ def class_scores_table(
     classes: Sequence[ClassScores],
     runs: int,
     task_type: str,
+    mark: str,
     threshold: Threshold | None = None,
-    mark: str = "recommended",
 ) -> ReportTable:
     """Precision, recall and F1 of each class over the ``runs`` of the chosen k; ``classes`` is that of answer.json.
 
@@ -281,10 +281,9 @@ def class_scores_table(
         ),
         *own,
     )
-    chosen = "Of the recommended {}" if mark == "recommended" else f"Of the {{}} that is {mark}"
-    caption = f"{chosen.format('model')}, from the predictions of its only run."
+    caption = f"Of the model that is {mark}, from the predictions of its only run."
     if runs > 1:
-        caption = f"{chosen.format('k')}, from the predictions of its {runs} runs together; below: lowest to highest of a run."
+        caption = f"Of the k that is {mark}, from the predictions of its {runs} runs together; below: lowest to highest of a run."
     if threshold:
         caption += " These scores are at the threshold 0.5."
     caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
