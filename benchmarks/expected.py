@@ -34,14 +34,15 @@ def with_unseen(task: tuple[Rows, Rows, str], draw: int) -> tuple[Rows, Rows, st
     return train, others[:UNSEEN], metric
 
 
-def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run]) -> dict[str, Any]:
-    """The scores on unseen rows of each recipe, given a run of it."""
+def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run], seeds: Sequence[int]) -> dict[str, Any]:
+    """The scores on unseen rows of each recipe with these seeds, given a run of it."""
     together = defaultdict[tuple[float | None, float | None, float], list[Recipe]](list)
     for recipe, run in runs.items():
         together[run.learning_rate, run.head_learning_rate, run.num_train_epochs].append(recipe)
     given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.metric, "test": "none"}
     given |= {"validation": written(made.folder / "unseen.csv", made.dev), "train_size": trained_on}
-    given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": SEEDS, "refit": False, "progress": Progress()}
+    given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": seeds, "refit": False, "progress": Progress()}
+    given |= {"evaluations_per_epoch": 0, "save_model": False}  # as in a search: the best epoch is no truth
     if made.metric == "spearmanr":
         given["task_type"] = "regression"
     found: dict[str, Any] = {}
@@ -59,13 +60,13 @@ def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run]) -> dict[str,
 
 def measure(made: Draw) -> list[Facts]:
     """Of each recipe that the search has trained: what is expected of it, and its scores on unseen rows."""
-    if not (made.folder / "found" / "answer.json").exists():
+    if not (made.out() / "answer.json").exists():
         list(made.find())
-    size = frostline.open(made.folder / "found").answer.sizes[0]
+    size = frostline.open(made.out()).answer.sizes[0]
     assert size.folds, "the search had no folds"
-    specs = {digest: run.spec for digest, run in Folder(made.folder / "found").store.results().items()}
+    specs = {digest: run.spec for digest, run in Folder(made.out()).store.results().items()}
     runs = {cell.recipe: specs[cell.in_mean[0].run] for cell in size.cells if cell.in_mean}
-    scores = truths(made, ROWS - ROWS // size.folds, runs)
+    scores = truths(made, ROWS - ROWS // size.folds, runs, SEEDS)
     full = np.array(scores[str(size.reference)])
     return [
         {

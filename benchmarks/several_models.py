@@ -14,16 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from expected import truths
 from measuring import Facts, Journal, warm_up, write_result
-from peers import MAX_LENGTH, Draw, known_tasks
-from refit import Rows, parser_of_draws, written
+from peers import Draw, known_tasks
+from refit import Rows, parser_of_draws
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import frostline
 from frostline.api.results import SeveralModels
 from frostline.statistics.answer import Answer
+from frostline.sweeps.results.folder import Folder
 
-TOGETHER, DEV_ROWS, SEEDS = "together", 2_000, 5
+TOGETHER, DEV_ROWS, SEEDS = "together", 2_000, range(100, 105)
 TASKS = ("SST-2", "reviews: kind of product", "reviews: sentiment")
 
 
@@ -60,34 +62,18 @@ def measure(folder: Path, model: str, task: tuple[Rows, Rows, str], rows: int, d
     else:
         search = results.answer.search
         facts["training_seconds"] = search["spent_seconds"] if search else None
-        facts["truth"] = truth(drawn, results.answer) or [facts["score"]]
+        facts["truth"] = truth(drawn, rows, results.answer) or [facts["score"]]
     return facts
 
 
-def truth(drawn: Draw, answer: Answer) -> list[float]:
+def truth(drawn: Draw, rows: int, answer: Answer) -> list[float]:
     """Scores on the dev rows of what a search names, trained on all rows with five seeds; none if it trains no layer."""
-    (size,) = answer.sizes
-    assert size.decision is not None
-    cell = size.cell(size.decision.choice)
-    if cell is None:
+    named = answer.sizes[0].recommended
+    if named is None:
         return []
-    given: Facts = {
-        "model": drawn.model,
-        "train": drawn.train,
-        "validation": written(drawn.folder / "dev.csv", drawn.dev),
-        "test": "none",
-        "metric": drawn.metric,
-        "max_length": MAX_LENGTH,
-        "max_truncated": 1.0,
-        "tune": str(cell.recipe.trained),
-        "num_train_epochs": cell.num_train_epochs,
-        "learning_rate": cell.learning_rate,
-        "evaluations_per_epoch": 0,
-        "save_model": False,
-        "seeds": SEEDS,
-    }
-    runs = frostline.sweep(**given, out=drawn.folder / "truth").answer
-    return [point.validation_best for point in runs.sizes[0].cells[0].points if point.validation_best is not None]
+    run = next(run for run in Folder(drawn.out()).runs if run.digest == named.run)
+    scores: list[float] = truths(drawn, rows, {run.recipe: run}, SEEDS)[run.recipe]
+    return scores
 
 
 def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
