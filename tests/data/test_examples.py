@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.examples import Examples, class_weights
+from frostline.data.examples import Examples, check_class_weights, class_weights
 
 
 def pairs(texts: list[str], others: list[str] | None, targets: list[int]) -> Examples:
@@ -45,7 +45,6 @@ def test_class_weights() -> None:
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ("balance", "'balance' are not known (did you mean 'balanced'?)"),
         ({"a": 1, "B": 2}, "'B' (did you mean 'b'?); the labels are 'a', 'b'"),
         ({"a": 1}, "do not include 'b'; give a weight"),
         ({"a": 1, "b": -1}, "of 'b' is -1; give numbers of at least 0"),
@@ -54,5 +53,5 @@ def test_class_weights() -> None:
 )
 def test_refused_class_weights(spec: Any, what: str) -> None:
     with pytest.raises(FrostlineError) as caught:
-        class_weights(np.array([0, 1]), spec, ("a", "b"))
+        check_class_weights(spec, ("a", "b"))
     assert what in str(caught.value)

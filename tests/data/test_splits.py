@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
@@ -352,18 +351,3 @@ def test_seeds_differ_and_no_class_is_favoured() -> None:
     assert len({tuple(sorted(one)) for one in drawn}) == 40
     odd = [np.bincount(targets[one])[0] for one in drawn]
     assert set(odd) == {10, 11}
-
-
-@pytest.mark.parametrize(
-    ("size", "what"),
-    [
-        (11, "A train size of 11 is more than the 10 rows; pass a smaller one."),
-        (1, "A train size of 1 cannot include all 2 classes; pass 2 or more."),
-    ],
-)
-def test_impossible_sizes_are_refused(size: int, what: str) -> None:
-    with pytest.raises(FrostlineError) as caught:
-        subset_indices(classes([5, 5]), size, 0)
-    assert str(caught.value) == what
-    with pytest.raises(FrostlineError, match="pass 1 or more"):
-        subset_indices(np.arange(3) / 2, 0, 0)

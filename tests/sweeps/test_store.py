@@ -38,21 +38,6 @@ def test_the_files_of_a_result_are_published_elsewhere(tmp_path: Path) -> None:
     assert contents(there.runs) == contents(here.runs) and list((tmp_path / "there" / "retried").iterdir())
 
 
-def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path) -> None:
-    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    here.publish(result("aa"))
-    files = here.files("aa")
-    wrong = [("bb", files), ("aa", {}), ("aa", {**files, "../x": b""})]
-    for name in files:
-        changed = bytearray(files[name])
-        changed[len(changed) // 2] ^= 1
-        wrong += [("aa", {**files, name: bytes(changed)}), ("aa", {one: files[one] for one in files if one != name})]
-    for digest, refused in wrong:
-        with pytest.raises(ValueError):
-            there.add(digest, refused)
-    assert not (tmp_path / "there").exists()
-
-
 def test_of_several_writers_the_first_publishes_a_result_that_is_never_overwritten(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with ThreadPoolExecutor(4) as pool:

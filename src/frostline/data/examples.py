@@ -172,9 +172,6 @@ def _digest(parts: Iterable[bytes]) -> str:
     return total.hexdigest()
 
 
-NAMED_WEIGHTS = ("none", "balanced")
-
-
 def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Sequence[str]) -> npt.NDArray[np.float64]:
     """The weight of each label, ``[len(labels)]``.
 
@@ -184,13 +181,9 @@ def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Seq
             classes in ``targets``; a label without rows gets 1. For label sets, it is rows without the label / rows with it.
             Both then have the same weight in the loss. Or a weight for every label.
         labels: The names of the classes in the order of their indices.
-
-    Raises:
-        FrostlineError: ``spec`` is unknown, does not match the labels, or has a negative or infinite weight.
     """
     weights = np.ones(len(labels))
     if not isinstance(spec, str):
-        check_class_weights(spec, labels)
         weights[:] = [spec[label] for label in labels]
     elif spec == "balanced" and targets.dtype == np.bool_:
         rows = targets.sum(0)
@@ -200,11 +193,6 @@ def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Seq
 
         present = np.unique(targets)
         weights[present] = compute_class_weight("balanced", classes=present, y=targets)
-    elif spec != "none":
-        raise FrostlineError(
-            f"Class weights {quoted(spec)} are not known{did_you_mean(spec, NAMED_WEIGHTS)}; pass none, balanced or a weight "
-            "for each label."
-        )
     return weights
 
 

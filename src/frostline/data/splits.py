@@ -29,19 +29,8 @@ def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
     """A subset of ``size`` rows, as positions in ``targets``, ``[size]``. The same ``seed`` gives nested subsets.
 
     Class indices (int64) are stratified by class, numbers (float64) by deciles, all others as in :func:`strata`.
-
-    Raises:
-        FrostlineError: The size is below the number of classes in ``targets``, or above the number of rows.
     """
-    classes = least_size(targets)
-    if size > len(targets):
-        raise FrostlineError(f"A train size of {size:,} is more than the {len(targets):,} rows; pass a smaller one.")
-    if size < classes:
-        raise FrostlineError(
-            f"A train size of {size:,} cannot include all {classes} classes; pass {classes} or more."
-            if classes > 1
-            else f"A train size of {size:,} is too small; pass 1 or more."
-        )
+    assert least_size(targets) <= size <= len(targets), "settings with such a train size are refused"
     return stratified_indices(targets, size, np.random.default_rng(seed))
 
 

@@ -36,16 +36,14 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
         raise FrostlineError(f"{out} exists: choose another --out, which is created.")
     for sweep in sweeps:
         _require_same(sweeps[0], sweep)
-    expected = set[str]()
     make_folder(out.parent, inside=out.parent)
     try:
         with new_folder(out, inside=out.parent) as part:
             merged = Store(part)
             for number, sweep in enumerate(sweeps):
-                expected |= _add_results(sweep, merged, sweeps[:number])
+                _add_results(sweep, merged, sweeps[:number])
             for sweep in sweeps:
                 for digest, failure in sweep.store.failures().items():
-                    expected.add(digest)
                     if not merged.has_ended(digest):
                         merged.fail(failure)
             found = [path for sweep in sweeps for pattern in FILES for path in sorted(sweep.out.glob(pattern))]
@@ -57,11 +55,6 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
             spec = reduce(lambda one, other: one.extended(other, rows), (sweep.spec for sweep in sweeps))
             tables = {name: written[name] for name in NOT_SETTINGS if name in written}
             merged.write_spec({**spec.model_dump(mode="json"), "out": str(out), **tables})
-            if missing := len(expected - merged.ended()):
-                raise FrostlineError(
-                    f"{missing} of {len(expected)} runs are missing in {part}, from which another process has removed them: run "
-                    "the same command again."
-                )
     except FileExistsError as error:
         raise FrostlineError(
             f"{out} exists, which another process has created meanwhile: choose another --out."
@@ -91,26 +84,23 @@ def _require_same(one: Folder, other: Folder) -> None:
             )
 
 
-def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[str]:
-    """Add the results of a folder, and return their digests. One that is there, from a folder ``before``, must agree."""
-    added = set[str]()
+def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> None:
+    """Add the results of a folder. One that is there, from a folder ``before``, must agree."""
+    other = sweep.store
     for run in sweep.requested:
-        if sweep.store.has(run.digest):
-            if not merged.add(run.digest, sweep.store.files(run.digest)):
-                first = next(folder for folder in before if folder.store.has(run.digest))
-                one, other = first.store, sweep.store
-                gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
-                tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
-                if not gap and len(tests) == 2:
-                    gap = disagreement({"test": tests[0]}, {"test": tests[1]})
-                if gap:
-                    raise FrostlineError(
-                        f"{run.recipe}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and "
-                        f"{other.out} ({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from "
-                        "one of the folders."
-                    )
-            added.add(run.digest)
-    return added
+        if not other.has(run.digest) or merged.add(run.digest, other.files(run.digest)):
+            continue
+        one = next(folder.store for folder in before if folder.store.has(run.digest))
+        gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
+        tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
+        if not gap and len(tests) == 2:
+            gap = disagreement({"test": tests[0]}, {"test": tests[1]})
+        if gap:
+            raise FrostlineError(
+                f"{run.recipe}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and "
+                f"{other.out} ({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from "
+                "one of the folders."
+            )
 
 
 def _machine(store: Store, run: Run) -> str:

@@ -98,20 +98,14 @@ class Store:
             files[TEST_PREDICTIONS] = save({"test": np.ascontiguousarray(result.test_logits)})
         sums = {name: checksum(content) for name, content in files.items()}
         record = result.record.model_copy(update={"files": sums})
-        return self._create(record.digest, {**files, RECORD: seal(record.model_dump(mode="json"))})
+        return self.add(record.digest, {**files, RECORD: seal(record.model_dump(mode="json"))})
 
     def add(self, digest: str, files: Mapping[str, bytes]) -> bool:
-        """Publish the files of a result from elsewhere. Returns False, and changes nothing, if the run has one.
-
-        Raises:
-            ValueError: They are not the files of an intact result of this run.
-        """
-        record = _as_record(files.get(RECORD, b""), digest)
-        if files.keys() != {RECORD, *record.files}:
-            raise ValueError(f"{RECORD} names other files than there are")
-        for name in record.files:
-            _require_checksum(record, name, files[name])
-        return self._create(digest, files)
+        """Publish the files of a result, which ends an older failure. Returns False, and changes nothing, if the run has one."""
+        created = create_folder(self._result(digest), files, inside=self.out)
+        with suppress(FileNotFoundError):
+            set_aside(self._failure(digest), self.out / RETRIED)
+        return created
 
     def fail(self, failure: Failure) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
@@ -269,13 +263,6 @@ class Store:
                 f"{path} is damaged or was edited ({error}): restore it, or start again in another folder."
             ) from error
 
-    def _create(self, digest: str, files: Mapping[str, bytes]) -> bool:
-        """Create the folder of a result, which ends an older failure."""
-        created = create_folder(self._result(digest), files, inside=self.out)
-        with suppress(FileNotFoundError):
-            set_aside(self._failure(digest), self.out / RETRIED)
-        return created
-
     def _in_state(self, state: str) -> set[str]:
         return {digest for digest, found in self.states().items() if found == state}
 
@@ -308,8 +295,8 @@ class Store:
         ) from damage
 
 
-def _as_record(content: bytes, digest: str) -> RunRecord:
-    facts = unseal(content)
+def _read_record(path: Path) -> RunRecord:
+    facts, digest = unseal(read_inside(path / RECORD, path)), path.name
     if isinstance(written := facts.get("schema_version"), int) and written != SCHEMA_VERSION:
         raise FrostlineError(
             f"The result of the run {digest} has version {written} of the format, and this version of frostline reads "
@@ -323,19 +310,11 @@ def _as_record(content: bytes, digest: str) -> RunRecord:
     return record
 
 
-def _require_checksum(record: RunRecord, name: str, content: bytes) -> None:
-    if checksum(content) != record.files[name]:
-        raise ValueError(f"the checksum of {name} is wrong")
-
-
-def _read_record(path: Path) -> RunRecord:
-    return _as_record(read_inside(path / RECORD, path), path.name)
-
-
 def _read_file(path: Path, name: str, record: RunRecord | None = None) -> bytes:
     """The content of another file in the folder of a result, verified."""
     content = read_inside(path / name, path, ARRAY_BYTES)
-    _require_checksum(record or _read_record(path), name, content)
+    if checksum(content) != (record or _read_record(path)).files[name]:
+        raise ValueError(f"the checksum of {name} is wrong")
     return content
 
 
