@@ -1,4 +1,4 @@
-"""Figures of scores: over the number of tuned layers, over train size, and less that of full fine-tuning over frozen layers."""
+"""Figures of scores: over the number of tuned layers, and over train size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,9 +24,8 @@ from frostline.report.figures.drawing import (
     VALIDATION,
     draw_frame,
     figure_of,
-    of_model,
 )
-from frostline.statistics.answer import Cell, Difference, SizeAnswer, TaskAnswer
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.recipe import FULL, NAMED
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
@@ -233,76 +232,3 @@ def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, la
                 axes.plot([x], [point.validation_best], markersize=4, alpha=0.45, **shown)
     means = [(x, cell.comparable) for x, cell in cells if cell.comparable is not None]
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
-
-
-def relative_change(groups: Sequence[TaskAnswer]) -> Figure | None:
-    """The mean of each k less that of full fine-tuning, in percentage points, over the number of frozen first layers.
-
-    Each task has a panel, each model a line. A bar is the 95 % confidence interval of a difference. Full fine-tuning is drawn at
-    -1, because not even the embeddings are frozen. The figure follows Figure 1 of Lee, Tang and Lin (2019). None if no task
-    has full fine-tuning and another k.
-    """
-    shown = [group for group in groups if _changes(group)]
-    tasks = list(dict.fromkeys(group.task for group in shown))
-    models = list(dict.fromkeys(group.model for group in shown))
-    if not tasks:
-        return None
-    columns = min(3, len(tasks))
-    rows = -(-len(tasks) // columns)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(300 * columns / 72, (210 * rows + 50) / 72), dpi=72)
-        figure.patch.set_alpha(0)
-        for n, task in enumerate(tasks):
-            axes = figure.add_subplot(rows, columns, n + 1)
-            of_task = [group for group in shown if group.task == task]
-            for group in of_task:
-                _draw_line(axes, group, models.index(group.model))
-            axes.axhline(0, **DASHED)
-            axes.set_title(f"{task}, {names.metric(of_task[0].metric)}", pad=8)
-            axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)
-            axes.spines["left"].set_visible(False)
-            if n >= len(tasks) - columns:
-                axes.set_xlabel("frozen first layers")
-        handles = [axes.get_legend_handles_labels() for axes in figure.axes]
-        by_model = {label: one for some in handles for one, label in zip(*some, strict=True)}  # each model once
-        lines, labels = list(by_model.values()), list(by_model)
-        figure.legend(lines, labels, loc="outside lower left", ncols=min(4, len(models)))
-        lowest = []
-        for group in shown:
-            frozen, difference = min(_changes(group), key=lambda change: change[1].estimate)
-            change = f"{100 * difference.estimate:.1f} with {frozen} frozen"
-            lowest.append(f"{group.model} on {group.task} {change}")
-        figure.set_label(
-            f"Change in percentage points over frozen layers; the lowest of each line: {'; '.join(lowest)}."
-        )
-    return figure
-
-
-def _changes(group: TaskAnswer) -> list[tuple[int, Difference]]:
-    """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
-    size = group.sizes[0]
-    if not size.reference_is_full or not group.layers:
-        return []
-    return [
-        (group.layers - (cell.tuned_layers or 0), cell.difference)
-        for cell in size.cells
-        if cell.recipe.k is not None and cell.difference
-    ]
-
-
-def _draw_line(axes: Axes, group: TaskAnswer, number: int) -> None:
-    style = of_model(number)
-    points = sorted(_changes(group), key=lambda point: point[0])
-    axes.plot([-1], [0.0], markersize=4, **style)  # full fine-tuning, not joined to the rest
-    axes.plot(
-        [x for x, _ in points],
-        [100 * difference.estimate for _, difference in points],
-        markersize=4,
-        linewidth=1.4,
-        label=group.model,
-        **style,
-    )
-    for x, difference in points:
-        if difference.low is not None and difference.high is not None:
-            ends = [100 * difference.low, 100 * difference.high]
-            axes.plot([x, x], ends, color=style["color"], linewidth=3, alpha=0.25, solid_capstyle="butt")

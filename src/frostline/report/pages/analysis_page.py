@@ -12,7 +12,6 @@ from frostline.data.files import file_name, replace_file, write_json
 from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis
 from frostline.report.figures.drawing import save_figures
-from frostline.report.figures.score_figures import relative_change
 from frostline.report.pages.curves import curves_of
 from frostline.report.pages.templates import render
 from frostline.report.tables.analysis_tables import (
@@ -63,7 +62,7 @@ def write_analysis(
         curves_of(group, price=analysis.settings.price, suffix=suffix, about=f"{group.task}, {group.model}")
         for group, suffix in zip(answers, _suffixes(answers), strict=True)
     ]
-    across, tables = relative_change(answers), _overall_tables(analysis)
+    tables = _overall_tables(analysis)
     figures = {name: figure for group in groups for name, figure in group.figures.items()}
     text = render(
         "analysis.html.j2",
@@ -74,7 +73,7 @@ def write_analysis(
         groups=groups,
         links={key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()},
         tables=tables,
-        figures=save_figures(out, figures if across is None else {"relative_change": across, **figures}),
+        figures=save_figures(out, figures),
         publication=publication,
         settings_in_words=_settings_in_words(analysis),
     )
