@@ -80,9 +80,19 @@ def test_names_of_what_was_trained(tmp_path: Path, column: str, more: dict[str, 
 
 
 def test_other_names_of_a_status_and_kinds_of_seeds(tmp_path: Path) -> None:
-    statuses = {"FINISHED": "done", "Success": "done", "": "done", "Crashed": "failed", "queued": "pending"}
-    found = runs(tmp_path, *({"k": "0", "Status": theirs} for theirs in statuses))
-    assert [run.status for run in found] == list(statuses.values())
+    statuses = {
+        "FINISHED": "done",
+        "Success": "done",
+        "": "done",
+        "Crashed": "failed",
+        "queued": "pending",
+        "nan": "done",
+    }
+    for column in ("Status", "State"):  # of MLflow, and of W&B and Optuna
+        found = runs(tmp_path, *({"k": "0", column: theirs} for theirs in statuses))
+        assert [run.status for run in found] == list(statuses.values())
+    found = runs(tmp_path, *({"k": "0", "outcome": theirs} for theirs in ("Diverged", "at chance", "")))
+    assert [run.outcome for run in found] == ["diverged", "at chance", None]
     seeds = {"--1": "--1", "²": "²", "a.0": "a.0", "1.0": 1, "x": "x"}
     found = runs(tmp_path, *({"k": "0", "seed": theirs} for theirs in seeds))
     assert [run.seed for run in found] == list(seeds.values())
@@ -176,7 +186,7 @@ def test_every_name_belongs_to_one_column() -> None:
         ({"metric": "acc", "value": "85.5"}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
         *(
             ({"metric": name}, f"{name} is better when it is lower")
-            for name in ("val_loss", "eval/loss", "test-WER", "logloss")
+            for name in ("val_loss", "eval/loss", "test-WER", "logloss", "ECE", "nrmse")
         ),
         ({"metric": "BLEU", "value": "31.5"}, "31.5 is more than 1, the highest score, of which a point"),
         ({"lr": "-1"}, "-1 is not a learning rate"),
@@ -190,6 +200,7 @@ def test_every_name_belongs_to_one_column() -> None:
         ),
         ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
         ({"status": "zapped"}, "'zapped' is none of done, failed, pending"),
+        ({"outcome": "exploded"}, "row 2, column 'outcome': 'exploded' is none of ok, at chance, collapsed, diverged"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str, str], said: str) -> None:
@@ -212,6 +223,8 @@ BARE = {"seed": "0", "value": "1"}
         ([FIRST, FIRST], {}, "row 3: this run (head only, seed 1) is already in row 2"),
         ([{**FIRST, "n": "50"}, {**FIRST, "k": "1"}], {}, "row 3: the train size is missing"),
         ([{**FIRST, "epochs": "3"}, {**FIRST, "k": "1"}], {}, "row 3: the number of epochs is missing"),
+        ([{**FIRST, "lr": "1e-4"}, {**FIRST, "seed": "2"}], {}, "row 3: the learning rate is missing"),
+        ([FIRST, {**FIRST, "seed": "2", "metric": ""}], {}, "row 3: the score has no metric, which other rows have"),
         ([{"k": "0", "seed": "2", "metric": "", "score": "", "status": "failed"}], {}, "no row has a score"),
         (MINE, {}, "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME"),
         (MINE, {"metrics": {"mine": "f1"}}, "but not in 'f1'"),

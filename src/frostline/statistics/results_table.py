@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS
@@ -19,6 +19,7 @@ from frostline.data.labels import refuse_similar_labels
 from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
+from frostline.statistics.cells import ANSWERS, FAILURES, done
 from frostline.statistics.evidence import Scores
 from frostline.statistics.metrics import METRICS, canonical_name
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
@@ -52,8 +53,11 @@ def rows_of_one_metric(table: Table, rows: Sequence[Row], wanted: Mapping[str, s
         FrostlineError: A task has several metrics, or not the one that is wanted.
     """
     present: dict[str, dict[str, None]] = {}
-    for run in (row.run for row in rows if row.run.metric is not None):
-        present.setdefault(run.task, {})[str(run.metric)] = None
+    for run in (row.run for row in rows):
+        if run.metric is not None:
+            present.setdefault(run.task, {})[run.metric] = None
+        elif run.validation_best is not None:
+            raise FrostlineError(f"{table.name}, {run.run}: the score has no metric, which other rows have; write it.")
     chosen = {}
     for task, metrics in present.items():
         of_glue = GLUE.get(normalized_name(task).removesuffix("mm")) or GLUE.get(normalized_name(task))
@@ -112,7 +116,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("learning_rate", "lr", "rate"),
     "num_train_epochs": ("num_train_epochs", "epochs", "num_epochs"),
     "outcome": ("outcome",),
-    "status": ("status",),
+    "status": ("status", "state"),
     "train_last": ("train_last", "train_score"),
     "trainable_parameters": ("trainable_parameters",),
     "train_seconds": ("train_seconds", "seconds", "train_runtime"),
@@ -179,12 +183,13 @@ COSTS = ("trainable_parameters", "train_seconds", "cache_seconds", "concurrent_r
 NUMBERS = ("train_size", "learning_rate", "num_train_epochs", "train_last", "chance", "layers", *COSTS)
 STATUSES = {  # and their other names
     "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
-    "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
-    "pending": ("running", "queued", "scheduled"),
+    "failed": ("fail", "failure", "error", "crashed", "killed", "cancelled", "canceled", "pruned", "preempted"),
+    "pending": ("running", "queued", "scheduled", "waiting", "preempting"),
 }
-TRUE, FALSE = ("1", "1.0", "true", "yes", "y", "full", "all"), ("", "0", "0.0", "false", "no", "n", "nan")
+OUTCOMES = tuple(dict.fromkeys((*ANSWERS, *FAILURES)))
+TRUE, FALSE = ("1", "1.0", "true", "yes", "y", "full", "all"), ("", "0", "0.0", "false", "no", "n")
 LOWER_IS_BETTER = re.compile(
-    "((loss|errors?|perplexity|entropy|deviance)|(?<![a-z])(err|ppl|r?msl?e|mae|mape|nll|brier|[wcte]er))(?![a-z])"
+    "((loss|errors?|perplexity|entropy|deviance)|(?<![a-z])(err|ppl|n?r?msl?e|mae|s?mape|nll|brier|[wcte]er|ece|bp[bc]|f[dnp]r|kld?))(?![a-z])"
 )
 
 
@@ -222,7 +227,7 @@ class RowReader:
             model=self._name("model", n),
             task=self._name("task", n),
             metric=None if metric is None else canonical_name(metric),
-            outcome=self._text("outcome", n),
+            outcome=self._outcome(n),
             seed=self._seed(n),
             validation_best=score if score is not None and isfinite(score) else None,
             status=self._status(n),
@@ -289,7 +294,8 @@ class RowReader:
 
     def _text(self, name: str, n: int) -> str | None:
         cell = self.cells[name][n] if name in self.cells else self.defaults.get(name)
-        return None if cell is None or str(cell).strip() == "" else str(cell).strip()
+        text = "" if cell is None else str(cell).strip()
+        return None if text.lower() in ("", "nan") else text
 
     def _number(self, name: str, n: int) -> float | None:
         text = self._text(name, n)
@@ -311,13 +317,20 @@ class RowReader:
         return int(whole) if re.fullmatch("-?[0-9]+", whole) else text
 
     def _status(self, n: int) -> str:
-        text = self._text("status", n) or "done"
-        status = next((ours for ours, theirs in STATUSES.items() if text.lower() in (ours, *theirs)), None)
-        if status is None:
-            raise FrostlineError(
-                f"{self._location('status', n)}: {quoted(text)} is none of {', '.join(STATUSES)}; write one of these."
-            )
-        return status
+        text = (self._text("status", n) or "done").lower()
+        known = {theirs: ours for ours, others in STATUSES.items() for theirs in (ours, *others)}
+        return known.get(text) or self._refuse("status", n, STATUSES)
+
+    def _outcome(self, n: int) -> str | None:
+        text = (self._text("outcome", n) or "").lower()
+        if text and text not in OUTCOMES:
+            self._refuse("outcome", n, OUTCOMES)
+        return text or None
+
+    def _refuse(self, name: str, n: int, known: Iterable[str]) -> NoReturn:
+        raise FrostlineError(
+            f"{self._location(name, n)}: {quoted(self._text(name, n))} is none of {', '.join(known)}; write one of these."
+        )
 
     def _tuned(self, n: int) -> tuple[Recipe, int | None]:
         """What was tuned; of a row with frozen layers their number, which stands for another recipe than the one returned."""
@@ -409,6 +422,7 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float]) -> R
                 f"{table.name}, row {without[0]}: the {words} is missing, which other rows of {task} have."
             )
     runs = [_of_layers(row, layers) for row in rows]
+    _refuse_some_learning_rates(table, runs)
     if len({run.num_train_epochs for run in runs}) > 1:
         runs = [replace(run, recipe=run.recipe.for_epochs(run.recipe.epochs or run.num_train_epochs)) for run in runs]
     _refuse_repeated_runs(table, runs)
@@ -458,6 +472,15 @@ def _of_layers(row: Row, layers: int | None) -> RunResult:
         recipe = Recipe(layers - row.frozen)
     tuned = layers if recipe.k is None else recipe.k
     return replace(row.run, recipe=recipe, tuned_layers=tuned, tune_embeddings=recipe.is_full)
+
+
+def _refuse_some_learning_rates(table: Table, runs: Sequence[RunResult]) -> None:
+    """Refuse runs without a learning rate where others with the same recipe have one: it would be one more to choose from."""
+    with_rate, ended = {run.recipe for run in runs if run.learning_rate is not None}, done(runs)
+    if without := next((run for run in ended if run.learning_rate is None and run.recipe in with_rate), None):
+        raise FrostlineError(
+            f"{table.name}, {without.run}: the learning rate is missing, which other rows of {without.recipe} have; write it."
+        )
 
 
 def _refuse_repeated_runs(table: Table, runs: Sequence[RunResult]) -> None:
