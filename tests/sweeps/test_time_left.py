@@ -75,14 +75,14 @@ def take(leases: Leases, runs: Sequence[Run], ago: float) -> None:
             path.write_text(path.read_text().replace(lease.since, since))
 
 
-def left_of(seconds: float, *, at_least: bool = False, **counts: int) -> TimeLeft:
+def left_of(seconds: float, **counts: int) -> TimeLeft:
     """The time left without a process that trains."""
-    return TimeLeft(seconds, 0, counts, at_least)
+    return TimeLeft(seconds, 0, counts)
 
 
 def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     first, second, third, *of_one = planned(tmp_path, 3)
-    assert time_left(tmp_path) == left_of(0.0, unknown=6, at_least=True)
+    assert time_left(tmp_path) == left_of(0.0, unknown=6)
     forecast(tmp_path, **{"last 1": 10.0, first.recipe: 99.0})
     assert time_left(tmp_path) == left_of(3 * 10.0 + 3 * 99.0, forecast=6)
     end(tmp_path, first, 2.0)
@@ -92,7 +92,7 @@ def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     Store(tmp_path).fail(failure(of_one[1]))
     assert time_left(tmp_path) == left_of(3.0 + 10.0, measured=1, forecast=1)
     (tmp_path / "forecast.json").write_text('{"calls": [{"cells": [{}]}]}')
-    assert time_left(tmp_path) == left_of(3.0 + 2 * 3.0, measured=1, scaled=1, at_least=True)
+    assert time_left(tmp_path) == left_of(3.0 + 2 * 3.0, measured=1, scaled=1)
     end(tmp_path, third, 3.0)
     end(tmp_path, of_one[2], 3.0)
     assert time_left(tmp_path) == left_of(0.0)
@@ -103,11 +103,11 @@ def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     [
         # 7 parts and the rest, instead of one and the rest
         ((2, (0, 1, "full")), {"head only": (1.0, 1.0), "last 1": (4.0, 4.0)}, (), left_of(2 * 4.0 * 8 / 2, scaled=2)),
-        ((1, (0, 5)), {"head only": (2.0,)}, (), left_of(2.0 * 6, scaled=1, at_least=True)),
-        ((2, (3,)), {"last 3": ("diverged",)}, (), left_of(2.0, scaled=1, at_least=True)),
+        ((1, (0, 5)), {"head only": (2.0,)}, (), left_of(2.0 * 6, scaled=1)),
+        ((2, (3,)), {"last 3": ("diverged",)}, (), left_of(0.0, unknown=1)),
         ((1, (2,), (50, 100)), {"last 2": (3.0,)}, (), left_of(6.0, scaled=1)),  # the smaller size has ended
         ((1, (1, "full")), {}, ({"last 1": 2.0, "full": 7.0}, {"last 1": 3.0}), left_of(3.0 + 7.0, forecast=2)),
-        ((2, (3,)), {"last 3": ("failed",)}, (), left_of(0.0, unknown=1, at_least=True)),
+        ((2, (3,)), {"last 3": ("failed",)}, (), left_of(0.0, unknown=1)),
         # a result without a time
         ((2, (1, "full")), {"last 1": (0.0,), "full": (8.0,)}, (), left_of(8.0 * 2 / 8 + 8.0, measured=1, scaled=1)),
         # LoRA in the last 2 layers

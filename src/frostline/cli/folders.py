@@ -263,5 +263,5 @@ def _time_left(sweep: "Folder", leases: Leases) -> Iterator[str]:
         UNKNOWN: "not counted",
     }
     counts = ", ".join(f"{counted(left.runs[one], 'run')} {how}" for one, how in sources.items() if one in left.runs)
-    least = "at least" if left.at_least else "about"
+    least = "at least" if UNKNOWN in left.runs else "about"
     yield f"Time left{step}: {least} {duration(left.seconds)} with {by} ({counts})."

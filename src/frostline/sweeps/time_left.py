@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log
 from statistics import mean
 
 from frostline.sweeps.results.folder import Folder
@@ -25,17 +24,14 @@ class TimeLeft:
         seconds: Wall-clock seconds until the last run ends whose time is known, with the processes that train now. Without
             one: with a single process.
         processes: The processes that train now.
-        runs: How many pending runs have their time from where. ``measured``: from a run with the same k and train size that
-            has ended. ``forecast``: from the recorded forecast. ``scaled``: from the most similar k, in proportion to the
-            layers, rows and epochs. Those that are ``unknown`` are not in ``seconds``.
-        at_least: Whether some runs will probably take longer: only diverged runs, which end early, or runs that tune no layer
-            have told how long they take.
+        runs: How many pending runs have their time from where. ``measured``: from runs with the same k and train size that
+            have ended. ``forecast``: from the recorded forecast. ``scaled``: from the largest runs that are known, in
+            proportion to the layers, rows and epochs. Those that are ``unknown`` are not in ``seconds``.
     """
 
     seconds: float
     processes: int
     runs: Mapping[str, int]
-    at_least: bool
 
 
 def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> TimeLeft:
@@ -44,77 +40,53 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     pending, done = (by_kind(run for run, state in states if state == wanted) for wanted in ("pending", "done"))
     calls = recorded(folder.out)  # a later one is about its own runs
     forecast = {cell.kind: cell.seconds for call in calls for cell in call.cells}
-    layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
+    work = {kind: _work(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
 
     @cache
-    def measured(kind: Kind) -> tuple[float, bool]:
+    def measured(kind: Kind) -> float:
         return _measured(folder.store, done.get(kind, []), note)
 
-    def estimate(kind: Kind) -> tuple[float, str, bool]:
-        """Seconds of a run, where they are from, and whether that is no mere lower limit."""
-        seconds, whole = measured(kind)
-        if whole:
-            return seconds, MEASURED, True
+    def estimate(kind: Kind) -> tuple[float, str]:
+        """Seconds of a run, and where they are from."""
+        if seconds := measured(kind):
+            return seconds, MEASURED
         if kind in forecast:
-            return forecast[kind], FORECAST, True
-        own = _work(layers[kind], kind)
-
-        def distance(other: Kind) -> tuple[bool, bool, bool, float]:
-            """Whole runs come first, then those that train layers."""
-            idle = bool(layers[kind]) and not layers[other]
-            return not measured(other)[1], idle, other != kind, abs(log(_work(layers[other], other) / own))
-
-        known = [other for other in layers if measured(other)[0]]
-        if not known:
-            return 0.0, UNKNOWN, False
-        nearest = min(known, key=distance)
-        seconds, whole = measured(nearest)
-        at_most = whole and bool(layers[nearest] or not layers[kind])
-        return seconds * own / _work(layers[nearest], nearest), SCALED, at_most
+            return forecast[kind], FORECAST
+        largest = max(filter(measured, work), key=work.__getitem__, default=None)
+        return (measured(largest) * work[kind] / work[largest], SCALED) if largest else (0.0, UNKNOWN)
 
     found = {kind: estimate(kind) for kind in pending}
     counts = Counter[str]()
-    for kind, (_, source, _) in found.items():
+    for kind, (_, source) in found.items():
         counts[source] += len(pending[kind])
     of_process = {run.digest: found[kind][0] for kind, runs in pending.items() if found[kind][0] for run in runs}
     alive = [lease for lease in leases.current() if not leases.is_dead(lease)]
-    return TimeLeft(
-        seconds=_seconds(of_process, alive),
-        processes=len({lease.holder for lease in alive}),
-        runs=counts,
-        at_least=not all(sure for _, _, sure in found.values()),
-    )
+    return TimeLeft(_seconds(of_process, alive), len({lease.holder for lease in alive}), counts)
 
 
-def _measured(store: Store, runs: Sequence[Run], note: Callable[[str], None]) -> tuple[float, bool]:
-    """The mean seconds of these runs, 0 if unknown, and whether they ran to the end: a diverged run ends too early.
-
-    Diverged ones count if there are no others. Of many runs, some are read.
-    """
-    found: dict[bool, list[float]] = {True: [], False: []}
+def _measured(store: Store, runs: Sequence[Run], note: Callable[[str], None]) -> float:
+    """The mean seconds of these runs, of many that of some; 0 if unknown. Diverged ones end early, so they do not count."""
+    found = list[float]()
     for run in runs[:: len(runs) // SAMPLED + 1]:
         try:
             result = store.result(run.digest)
         except DamagedError as error:
             note(str(error))
             continue
-        cost = result.cost
         # of a run that was continued, run_seconds is a part
-        seconds = max(cost.train_seconds + cost.evaluation_seconds, cost.run_seconds)
-        if seconds > 0:
-            found[result.outcome != "diverged"].append(seconds)
-    return next(((mean(seconds), whole) for whole, seconds in found.items() if seconds), (0.0, False))
+        seconds = max(result.cost.train_seconds + result.cost.evaluation_seconds, result.cost.run_seconds)
+        if seconds > 0 and result.outcome != "diverged":
+            found.append(seconds)
+    return mean(found) if found else 0.0
 
 
-def _layers(run: Run, layers: int) -> int:
-    """The layers that a run trains. Named parts, and ways that do not tune the last layers, count as the whole model."""
+def _work(run: Run, layers: int) -> float:
+    """The work of a run relative to others: each layer that it trains, and the rest of the model, counts as one.
+
+    Named parts, and ways that do not tune the last layers, count as the whole model.
+    """
     k = run.way.tune.k
-    return layers + 1 if k is None else k
-
-
-def _work(layers: int, kind: Kind) -> float:
-    """The work of a run relative to others: each layer, and the rest of the model, counts as one."""
-    return kind.train_size * kind.num_train_epochs * (layers + 1)
+    return run.train_size * run.num_train_epochs * ((layers + 1 if k is None else k) + 1)
 
 
 def _seconds(of_process: dict[str, float], alive: Sequence[Lease]) -> float:
