@@ -161,4 +161,4 @@ def test_a_bundle_predicts_labels_beside_classes(tmp_path: Path) -> None:
     frostline.bundle(folders, out=tmp_path / "both")
     together = frostline.load_bundle(tmp_path / "both")(["w11 w12", "w13"])
     assert list(together["x"].rows()) == list(frostline.predict(folders[0], ["w11 w12", "w13"]).rows())
-    assert together["x"].columns()[2] == "labels" and together["y"].columns()[2] == "label"
+    assert "labels" in next(together["x"].rows()) and "label" in next(together["y"].rows())

@@ -12,15 +12,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.bundle_inputs import models_of_tasks
-from frostline.api.prediction import (
-    Outputs,
-    Predictions,
-    as_texts,
-    require_shape,
-    text_cells,
-    text_columns,
-    trained_columns,
-)
+from frostline.api.prediction import Outputs, Predictions, as_texts, require_shape, text_cells, trained_columns
 from frostline.data.examples import Texts
 from frostline.data.files import make_folder
 from frostline.data.wording import first_line
@@ -237,14 +229,9 @@ def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     return inputs[0] if all(one == inputs[0] for one in inputs) else None
 
 
-def joined(predictions: Mapping[str, Predictions]) -> tuple[Iterator[dict[str, Any]], list[str]]:
-    """One dictionary per text, with the predictions of all tasks, and its keys, such as ``sst2.label``."""
+def joined(predictions: Mapping[str, Predictions]) -> Iterator[dict[str, Any]]:
+    """One dictionary per text, with the predictions of all tasks, such as ``sst2.label``."""
     texts = next(iter(predictions.values())).texts
-    columns = [f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns()]
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for n in range(len(texts)):
-            of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
-            yield {**text_cells(texts, n), **of_tasks}
-
-    return rows(), [*text_columns(texts), *columns]
+    for n in range(len(texts)):
+        of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
+        yield {**text_cells(texts, n), **of_tasks}

@@ -149,15 +149,11 @@ class Predicted(Outputs):
         """One dictionary per text."""
         raise NotImplementedError
 
-    def columns(self) -> list[str]:
-        """The keys of :meth:`rows`."""
-        raise NotImplementedError
-
     def to_pandas(self) -> "pd.DataFrame":
         """One row per text, as :meth:`rows`."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows(), columns=self.columns())
+        return pd.DataFrame(self.rows())
 
     def __repr__(self) -> str:
         about = f", {self.truncated} of them truncated" if self.truncated else ""
@@ -195,22 +191,14 @@ class Predictions(Predicted):
         """
         yield from ({**text_cells(self.texts, n), **self.cells(n)} for n in range(len(self.texts)))
 
-    def columns(self) -> list[str]:
-        """The keys of :meth:`rows`."""
-        return [*text_columns(self.texts), *self.cell_columns()]
-
     def cells(self, n: int) -> dict[str, Any]:
         """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
         if not self.classes:
             number = float(self.values[n, 0])  # a small one keeps six digits
             return {"prediction": round(number, 6) if abs(number) >= 1 else float(f"{number:.6g}")}
-        found = (self._label(n), *(round(float(p), 6) for p in self.values[n]))
-        return dict(zip(self.cell_columns(), found, strict=True))
-
-    def cell_columns(self) -> list[str]:
-        """The keys of :meth:`cells`."""
+        both = zip(self.classes, self.values[n], strict=True)
         name = "labels" if self.task_type == MULTI_LABEL else "label"
-        return [name, *(f"p({label})" for label in self.classes)] if self.classes else ["prediction"]
+        return {name: self._label(n), **{f"p({label})": round(float(p), 6) for label, p in both}}
 
     def _label(self, n: int) -> str | list[str]:
         """The predicted label of text ``n``, or all its labels."""
@@ -228,11 +216,6 @@ def text_cells(texts: Texts, n: int) -> dict[str, Any]:
     """Row number and text of text ``n``, and the second text of a pair."""
     pair = {} if texts.pairs is None else {"text_pair": texts.pairs[n]}
     return {"row": int(texts.rows[n]), "text": texts.texts[n], **pair}
-
-
-def text_columns(texts: Texts) -> list[str]:
-    """The keys of :func:`text_cells`."""
-    return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
 
 
 def _thresholds(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> dict[str, float]:
@@ -286,10 +269,6 @@ class TagPredictions(Predicted):
                 "tags": list(self.tags[n]),
                 "probabilities": [None if p is None else round(p, 6) for p in self.probabilities[n]],
             }
-
-    def columns(self) -> list[str]:
-        """The keys of :meth:`rows`."""
-        return ["row", "tokens", "tags", "probabilities"]
 
 
 def require_model(folder: str | Path) -> None:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:  # needs numpy
 Rows = Sequence[Mapping[str, Any]]
 
 
-def _csv(rows: Rows, columns: Sequence[str], *, safe: bool = False) -> bytes:
+def _csv(rows: Rows, *, safe: bool = False) -> bytes:
     from frostline.sweeps.results.tables import csv_bytes
 
     def cell(value: Any) -> Any:
         return _json(value) if isinstance(value, list | dict) else value
 
-    return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], columns, safe=safe)
+    return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], list(rows[0]), safe=safe)
 
 
 def _json(value: Any) -> str:
@@ -42,27 +42,27 @@ def _json(value: Any) -> str:
     return json.dumps(with_nulls(value), ensure_ascii=False, default=str)
 
 
-def _json_lines(rows: Rows, columns: Sequence[str]) -> bytes:
+def _json_lines(rows: Rows) -> bytes:
     return "".join(_json(row) + "\n" for row in rows).encode()
 
 
-def _parquet(rows: Rows, columns: Sequence[str]) -> bytes:
+def _parquet(rows: Rows) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()  # not by way of pandas, which rounds large integers if one is missing
-    pq.write_table(pa.table({name: pa.array([row[name] for row in rows]) for name in columns}), buffer)
+    pq.write_table(pa.table({name: pa.array([row[name] for row in rows]) for name in rows[0]}), buffer)
     return buffer.getvalue()
 
 
-def _conll(rows: Rows, columns: Sequence[str]) -> bytes:
+def _conll(rows: Rows) -> bytes:
     sentences = [
         "".join(f"{word}\t{tag or '_'}\n" for word, tag in zip(row["tokens"], row["tags"], strict=True)) for row in rows
     ]
     return "\n".join(sentences).encode()
 
 
-WRITERS: dict[str, Callable[[Rows, Sequence[str]], bytes]] = {".csv": _csv, ".jsonl": _json_lines, ".parquet": _parquet}
+WRITERS: dict[str, Callable[[Rows], bytes]] = {".csv": _csv, ".jsonl": _json_lines, ".parquet": _parquet}
 WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
@@ -193,15 +193,14 @@ def predict(
         load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **vars(options))}
     )
     first = next(iter(by_task.values()))
-    made = joined(by_task) if several else (first.rows(), first.columns())
-    rows, header = beside(copied, list(made[0]), made[1])
+    rows = beside(copied, list(joined(by_task) if several else first.rows()))
     if target.suffix == ".csv" and not safe_csv:
         notes += _formulas(target, rows)
     for note in (f"{file}: {columns}.", *notes, *notes_on_new(texts)):
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
-    _write(target, rows, header, of_words=of_words, overwrite=overwrite, safe_csv=safe_csv)
+    _write(target, rows, of_words=of_words, overwrite=overwrite, safe_csv=safe_csv)
     tasks = f", {len(by_task)} tasks" if several else ""
     if first.truncated:
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
@@ -359,7 +358,7 @@ def _require_storable(target: Path, texts: "Texts", copied: Mapping[str, Any]) -
             )
     for name, cells in copied.items():
         try:
-            WRITERS[target.suffix]([{name: cell} for cell in cells], [name])
+            WRITERS[target.suffix]([{name: cell} for cell in cells])
         except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
             raise FrostlineError(
                 f"{texts.name}, column {quoted(name)}: a {target.suffix} file cannot hold its cells ({first_line(error)}); leave "
@@ -406,14 +405,12 @@ def _target_of(file: Path, out: Path | None, *, of_words: bool, overwrite: bool,
     return target
 
 
-def _write(target: Path, rows: Rows, header: Sequence[str], *, of_words: bool, overwrite: bool, safe_csv: bool) -> None:
+def _write(target: Path, rows: Rows, *, of_words: bool, overwrite: bool, safe_csv: bool) -> None:
     """Write the predictions in the format of the output file, which :func:`_target_of` has allowed."""
     from frostline.data.files import create_file, replace_file
 
-    if target.suffix == ".csv":
-        content = _csv(rows, header, safe=safe_csv)
-    else:
-        content = (TAG_WRITERS if of_words else WRITERS)[target.suffix](rows, header)
+    writers = TAG_WRITERS if of_words else WRITERS
+    content = _csv(rows, safe=safe_csv) if target.suffix == ".csv" else writers[target.suffix](rows)
     if overwrite:
         replace_file(target, content, inside=target)
     elif not create_file(target, content, inside=target):
@@ -444,16 +441,16 @@ def copied_columns(table: "Table", names: Sequence[str]) -> dict[str, list[Any]]
     return {name: table.cells(name) for name in names}
 
 
-def beside(copied: Mapping[str, Sequence[Any]], rows: Rows, header: Sequence[str]) -> tuple[Rows, list[str]]:
-    """The rows and the header of predictions, with the copied columns after the row number.
+def beside(copied: Mapping[str, Sequence[Any]], rows: Rows) -> Rows:
+    """The rows of predictions, with the copied columns after the row number.
 
     Raises:
         FrostlineError: A copied column has the name of a column of the predictions.
     """
-    _refuse_taken(copied, header)
-    first, *others = header
-    cells = [dict(zip(copied, row, strict=True)) for row in zip(*copied.values(), strict=True)] or [{}] * len(rows)
-    return [{**row, **copy} for row, copy in zip(rows, cells, strict=True)], [first, *copied, *others]
+    _refuse_taken(copied, rows[0].keys())
+    return [
+        {"row": row["row"], **{name: cells[n] for name, cells in copied.items()}, **row} for n, row in enumerate(rows)
+    ]
 
 
 def _refuse_taken(names: Collection[str], taken: Collection[str]) -> None:
