@@ -76,7 +76,6 @@ def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str,
     assert make_forecast(plan, runs := plan.requested, runs, Progress()) is None
     frostline.sweep(save_model=False, **settings)
     assert recorded(settings["out"]) == []
-    assert (settings["out"] / "tables" / "predicted.csv").read_text().count("\n") == 1
 
 
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
@@ -100,9 +99,6 @@ def test_a_sweep_records_its_forecast_and_its_time(settings: dict[str, Any], mon
     assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
     frostline.sweep(save_model=False, **settings)
     assert len(recorded(settings["out"])) == 1
-    table = (settings["out"] / "tables" / "predicted.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in table[1:]] == ["head only", "last 1", "forward pass", "total"]
-    assert "Forecast and measured cost" in (settings["out"] / "report.html").read_text()
 
 
 def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types
 from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import held_out_logits
 from frostline.report.figures.drawing import svg
-from frostline.report.figures.model_figures import predictions_over_targets
+from frostline.report.figures.score_figures import predictions_over_targets
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import Answer
 from frostline.statistics.class_outputs import OUTPUTS

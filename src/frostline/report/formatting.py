@@ -116,11 +116,6 @@ def operations(value: float) -> str:
     return "none" if value == 0 else f"{value:.1e}"
 
 
-def ratio(value: float | None) -> str:
-    """A ratio with two decimals."""
-    return UNKNOWN if value is None else f"{value:.2f}"
-
-
 def learning_rate(value: float) -> str:
     """The shortest exact form of a learning rate."""
     return f"{value:g}" if value >= 0.001 else f"{Decimal(repr(value)):e}"

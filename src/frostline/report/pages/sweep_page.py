@@ -28,7 +28,7 @@ from frostline.report.explanations import (
     trouble,
 )
 from frostline.report.figures.drawing import save_figures
-from frostline.report.figures.model_figures import reliability
+from frostline.report.figures.score_figures import reliability
 from frostline.report.pages.curves import curves_of
 from frostline.report.pages.templates import render
 from frostline.report.probe_report import probe_curve, probe_table
@@ -37,7 +37,6 @@ from frostline.report.tables.sweep_tables import (
     class_scores_table,
     classes_table,
     failed_runs_table,
-    forecast_table,
     search_table,
     splits_table,
     threshold_table,
@@ -47,7 +46,6 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.cells import outcomes_at_each_size, total
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import Folder
-from frostline.sweeps.results.forecast_record import recorded
 from frostline.sweeps.results.search_record import SearchRecord
 from frostline.training.result import ProbeReport
 
@@ -120,12 +118,7 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     firsts = {cell.recipe: cell.points[0].run for cell in answer.sizes[0].cells if cell.points}
     # of the first run of each k that was trained in the training loop, which checks what it trains
     audits = {str(name): audit for name, run in firsts.items() if (audit := results[run].audit).checks}
-    tables = [
-        failed_runs_table(runs),
-        splits_table(folder.data),
-        audit_table(audits),
-        forecast_table(recorded(folder.out), results.values()),
-    ]
+    tables = [failed_runs_table(runs), splits_table(folder.data), audit_table(audits)]
     if labels:
         tables.append(classes_table(folder.data, labels, task_type))
     if answer.search:

@@ -1,7 +1,6 @@
-"""The tables of a whole sweep: its search, runs, costs, audit, data, and the classes of the recommended model."""
+"""The tables of a whole sweep: its search, failed runs, audit, data, and the classes of the recommended model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
@@ -15,9 +14,8 @@ from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import DataRecord
-from frostline.sweeps.results.forecast_record import ForecastCall
 from frostline.sweeps.results.search_record import SearchRecord, Step
-from frostline.training.result import AuditRecord, Cost, RunRecord
+from frostline.training.result import AuditRecord
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -77,61 +75,6 @@ def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     return ReportTable(
         "failed_runs", "Failed and missing runs", caption, columns, tuple(map(Row, sorted(failed, key=order)))
     )
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """A line of the forecast table: a k, the forward pass, or everything; seconds and bytes."""
-
-    tuned: str
-    train_size: int | None
-    runs: int | None
-    predicted: float
-    measured: float | None
-    predicted_bytes: float | None = None
-    measured_bytes: float | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        return self.predicted / self.measured if self.measured else None
-
-
-def forecast_table(calls: Sequence[ForecastCall], results: Iterable[RunRecord]) -> ReportTable:
-    """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
-
-    Args:
-        calls: The recorded forecasts, one for each call of the command.
-        results: The finished runs.
-    """
-    cells = {cell.kind: cell for call in calls for cell in call.cells}
-    several = len({epochs for _, _, epochs in cells}) > 1
-    measured: dict[tuple[str, int, float], list[Cost]] = {}
-    for result in results:
-        measured.setdefault(result.spec.kind, []).append(result.cost)
-    costs = []
-    for (recipe, size, epochs), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
-        known, name = measured.get(cell.kind, []), recipe.for_epochs(epochs) if several else recipe
-        seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
-        memory = max((cost.peak_memory_bytes for cost in known), default=None)
-        costs.append(_Cost(name, size, len(known), cell.seconds, seconds, cell.memory_bytes, memory))
-    ended = [(call.predicted, call.measured) for call in calls if call.measured]
-    for part, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
-        predicted, taken = (sum(getattr(one, key) for one in those) for those in zip(*ended, strict=True))
-        costs.append(_Cost(part, None, None, predicted, taken))
-    columns = (
-        Column("tuned", "tuned", names.printed, number=False, rank="place"),
-        *(train_size_column(size for _, size, _ in cells), Column("runs", "runs", formatting.count)),
-        Column("predicted", "forecast", formatting.seconds),
-        Column("measured", "measured", formatting.seconds),
-        Column("ratio", "forecast /\nmeasured", formatting.ratio, strong=True),
-        Column("predicted_bytes", "memory,\nforecast", formatting.size),
-        Column("measured_bytes", "memory,\nmeasured", formatting.size),
-    )
-    caption = (
-        "Training time of a run by tuned layers, of the forward pass over the frozen layers, and in total; memory is the peak. "
-        "The forecast is made before the first run, from a few timed steps and the price of every run in layers and tokens."
-    )
-    return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 
 
 class _Audit(NamedTuple):
