@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ from frostline.report import formatting
 from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.report.rebuild import OTHER_MODEL, finish, write_report
-from frostline.report.recommended_model import Saved, refit_of, save_model, save_recommended
+from frostline.report.recommended_model import RecommendedRun, Saved, refit_of, save_recommended
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.progress import Progress
@@ -113,28 +114,25 @@ def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: P
     assert all(value.dtype == torch.float32 for value in state.values() if value.is_floating_point())
 
 
-def _save_arguments(licensed_bert: Path, out: Path) -> tuple[Any, ...]:
-    folder, answer = Folder(out), answer_of(out)
-    identity = folder.identity
-    pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, task_type=identity.task_type)
-    spec = next(run for run in folder.runs if run.digest == answer.sizes[0].recommended.run)
-    return pretrained, identity, answer, spec
-
-
 def test_an_older_folder_is_replaced_as_a_whole(licensed_bert: Path, classified: Path, tmp_path: Path) -> None:
-    arguments = _save_arguments(licensed_bert, classified)
-    pretrained, target = arguments[0], tmp_path / "deep" / "model"
+    folder, answer, out = Folder(classified), answer_of(classified), tmp_path / "deep"
+    identity, target = folder.identity, out / "model"
+    pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, task_type=identity.task_type)
+    plan: Any = SimpleNamespace(identity=identity, spec=folder.spec, store=SimpleNamespace(out=out))
+    spec = next(run for run in folder.runs if run.digest == answer.sizes[0].recommended.run)
+    experiment: Any = SimpleNamespace(for_run=lambda _: SimpleNamespace(pretrained=pretrained))
+    save = partial(RecommendedRun(plan, answer, Progress(), spec)._write, experiment)
     limit = (pretrained.tokenizer.model_max_length, dict(pretrained.tokenizer.init_kwargs))
-    save_model(target, *arguments, Saved(0.0, trained_again=False))
+    save(Saved(0.0, trained_again=False))
     (target / "old.txt").write_text("of an older model")
-    save_model(target, *arguments, Saved(2.5e-4, trained_again=True))
+    save(Saved(2.5e-4, trained_again=True))
     assert not (target / "old.txt").exists() and "0.00025" in (target / "README.md").read_text()
     assert [path.name for path in target.parent.iterdir()] == ["model"]
     assert (pretrained.tokenizer.model_max_length, pretrained.tokenizer.init_kwargs) == limit
     assert pretrained.model.config.use_cache is False
     before = contents(target)
     with pytest.raises(FrostlineError, match=r"could not be written to .*No space left"), failing(1, "ENOSPC"):
-        save_model(target, *arguments, Saved(0.0, trained_again=False))
+        save(Saved(0.0, trained_again=False))
     assert contents(target) == before and [path.name for path in target.parent.iterdir()] == ["model"]
 
 

@@ -147,7 +147,7 @@ def _save_untrained(
         prepare_hidden_states(replace(plan, experiment=again[1]), [again[0]], progress)
         fitted = estimator.fit(*again)
         facts = {**_shared_facts(plan.identity, answer, Saved.refit_by(again[0])), "run": name}
-    save_fitted(target, fitted, plan.identity, answer, facts, embed=plan.spec.embed)
+    save_fitted(plan, answer, fitted, facts)
 
 
 def _note_outputs(plan: Plan, progress: Progress) -> None:
@@ -250,12 +250,24 @@ class RecommendedRun:
     def _write(self, experiment: Experiment, saved: Saved, fitted: Fitted | None = None) -> None:
         """Write the model that ``experiment`` holds, or that an estimator has ``fitted``."""
         identity, answer, spec = self.plan.identity, self.answer, self.spec
-        if fitted is None:
-            pretrained = experiment.for_run(spec).pretrained
-            save_model(self.target, pretrained, identity, answer, spec, saved, adapter=self.adapter)
-        else:
-            facts = _facts(identity, answer, spec, saved)
-            save_fitted(self.target, fitted, identity, answer, facts, embed=self.plan.spec.embed)
+        facts = _facts(identity, answer, spec, saved)
+        if fitted is not None:
+            save_fitted(self.plan, answer, fitted, facts)
+            return
+        pretrained = experiment.for_run(spec).pretrained
+        card = str(model_card(pretrained, identity, answer, spec, saved))
+        facts["card"] = checksum(card.encode())  # the user may edit the card, so the record has what was written
+        with model_written(self.target, "model", facts) as aside:
+            with _as_published(pretrained, identity.max_length):
+                write_classifier(aside, pretrained.model, identity.max_length)
+                pretrained.tokenizer.save_pretrained(aside)
+            if self.adapter:
+                write_adapter(aside / ADAPTER, spec, pretrained)
+            if keys := output_keys(answer):
+                config = {**json.loads((aside / "config.json").read_bytes()), **keys}
+                text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+                (aside / "config.json").write_text(text, encoding="utf-8")
+            (aside / CARD).write_text(card, encoding="utf-8")
 
     def _is_saved(self, refit: Mapping[str, Any] | None) -> bool:
         """Whether the model of this run, or of its refit, is saved with all that would be written now."""
@@ -368,65 +380,12 @@ def output_keys(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def save_model(
-    target: Path,
-    pretrained: Pretrained,
-    identity: Identity,
-    answer: Answer,
-    spec: Run,
-    saved: Saved,
-    *,
-    adapter: bool = False,
-) -> None:
-    """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``.
-
-    The folder is written atomically. An older one is removed only after the new one is complete.
-
-    Args:
-        target: The folder.
-        pretrained: The model, which holds the weights of the run ``spec``.
-        identity: The task, labels and metric of the sweep.
-        answer: The answer of the sweep.
-        spec: The recommended run.
-        saved: The origin of its weights.
-        adapter: Whether to write the low-rank updates of the run as an adapter, too.
-
-    Raises:
-        FrostlineError: The folder cannot be written.
-    """
-    card = str(model_card(pretrained, identity, answer, spec, saved))
-    # the user may edit the card, so the record has what was written
-    facts = {**_facts(identity, answer, spec, saved), "card": checksum(card.encode())}
-    with model_written(target, "model", facts) as aside:
-        with _as_published(pretrained, identity.max_length):
-            write_classifier(aside, pretrained.model, identity.max_length)
-            pretrained.tokenizer.save_pretrained(aside)
-        if adapter:
-            write_adapter(aside / ADAPTER, spec, pretrained)
-        if keys := output_keys(answer):
-            config = {**json.loads((aside / "config.json").read_bytes()), **keys}
-            text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-            (aside / "config.json").write_text(text, encoding="utf-8")
-        (aside / CARD).write_text(card, encoding="utf-8")
-
-
-def save_fitted(
-    target: Path,
-    fitted: Fitted,
-    identity: Identity,
-    answer: Answer,
-    facts: Mapping[str, Any] | None,
-    *,
-    embed: bool,
-) -> None:
-    """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any.
-
-    With ``embed``, it has a copy of the pretrained model that it reads.
-    """
-    about = {name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")}
-    with model_written(target, "model", facts) as aside:
+def save_fitted(plan: Plan, answer: Answer, fitted: Fitted, facts: Mapping[str, Any] | None) -> None:
+    """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any."""
+    about = {name: getattr(plan.identity, name) for name in ("task", "task_type", "labels", "max_length")}
+    with model_written(plan.store.out / "model", "model", facts) as aside:
         task = TaskFacts(**about, columns=answer.columns or {}, sentence=sentence_without_command(answer))
-        fitted.save(aside, task, embed)
+        fitted.save(aside, task, plan.spec.embed)
 
 
 def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[str, Any]:
@@ -482,10 +441,9 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
     recommended, (tag, task_type) = size.recommended, TASKS[identity.task_type]
     assert recommended is not None
     scores = {"validation": recommended.validation_best, "test": recommended.test}  # of one run, not means
-    base = None if Path(pretrained.name).expanduser().is_dir() else pretrained.name  # on the hub
     name = model_name(pretrained.name)
     data = ModelCardData(
-        base_model=base,
+        base_model=None if Path(pretrained.name).expanduser().is_dir() else pretrained.name,  # on the hub
         license=_license(pretrained.folder),
         library_name=opened_by(pretrained.head),
         pipeline_tag=tag,
@@ -514,20 +472,17 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         data,
         template_path=str(TEMPLATE),
         title=in_markdown(f"{name}, fine-tuned on {identity.task}"),
-        base=base,
         name=in_markdown(name),
         task=in_markdown(identity.task),
         sentence=in_markdown(sentence_without_command(answer)),
         notes=[in_markdown(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
-        trainable=names.printed(recommended.recipe),
         named=[in_markdown(part) for part in spec.way.modules or ()],
         classes=[replace(one, label=in_markdown(one.label)) for one in answer.classes or ()],
         outputs=[in_markdown(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
         rows=saved.refit["rows"] if saved.refit else size.train_size,
-        cells=size.cells,
         recommended=recommended,
         identity=identity,
         code=loading(answer, Path("path/to/this/folder")),
@@ -542,7 +497,6 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         versions={name: version(name) for name in VERSIONS},
         formatting=formatting,
         names=names,
-        baseline=names.baseline(identity.metric),
         best=size.cell(recommended.recipe),
     )
 
