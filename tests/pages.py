@@ -150,7 +150,7 @@ def study(out: Path) -> None:
     )
     group = replace(group, runs=[replace(run, train_last=0.95) for run in group.runs])
     analysis = analyze([group], AnalysisSettings())
-    write_analysis(out, analysis, title=protocol.title, publication=publication_of(protocol, analysis))
+    write_analysis(out, analysis, [group], protocol.title, publication_of(protocol, analysis))
 
 
 def many_tasks(out: Path) -> None:
@@ -161,7 +161,9 @@ def many_tasks(out: Path) -> None:
         for model in ("one", "a-model-with-a-very-long-name-that-does-not-end")
         for seed, task in enumerate(tasks)
     ]
-    write_analysis(out, analyze(groups, AnalysisSettings(by_mean=True, leave_out=("CoLA",))), title="Many <i>tasks</i>")
+    write_analysis(
+        out, analyze(groups, AnalysisSettings(by_mean=True, leave_out=("CoLA",))), groups, "Many <i>tasks</i>"
+    )
 
 
 MAKERS: Mapping[str, Callable[[Path], None]] = {

@@ -80,22 +80,9 @@ class Results:
         size, metric = answer.sizes[0], answer.metric
         return quality_against_cost(size, metric=metric) or validation_curve(size, metric=metric, chance=answer.chance)
 
-    def predict(
-        self,
-        texts: "TextSource",
-        *,
-        text_column: str | None = None,
-        text_pair_column: str | None = None,
-        threshold: float | None = None,
-    ) -> Predictions | TagPredictions:
-        """Predict with the recommended model, as :func:`frostline.predict` does with any model."""
-        return predict(
-            self.model_folder,
-            texts,
-            text_column=text_column,
-            text_pair_column=text_pair_column,
-            threshold=threshold,
-        )
+    def predict(self, texts: "TextSource", **options: Any) -> Predictions | TagPredictions:
+        """Predict with the recommended model, as :func:`frostline.predict` does with any model, which has the same options."""
+        return predict(self.model_folder, texts, **options)
 
     @takes(Grid, dict.fromkeys(get_type_hints(Grid), ...))
     def more(self, *, save_model: bool = True, progress: Progress | None = None, **settings: Unpack[Grid]) -> "Results":

@@ -12,7 +12,7 @@ model are the layers in its lists of modules, and the largest modules outside of
 import json
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
@@ -497,7 +497,7 @@ def _drops(module: nn.Module) -> bool:
     return module.training and any(rate > 0 for rate in rates)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Moved:
     """The weights of a part in two checkpoints.
 
@@ -511,12 +511,12 @@ class Moved:
     """
 
     part: str
-    names: tuple[str, ...]
-    moved: tuple[str, ...]
-    largest: float
-    retyped: tuple[str, ...]
-    alone: tuple[str, ...]
-    reshaped: tuple[str, ...]
+    names: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    largest: float = 0.0
+    retyped: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
+    reshaped: list[str] = field(default_factory=list)
 
     @property
     def equal(self) -> bool:
@@ -537,15 +537,24 @@ def audit_folders(before: str | Path, after: str | Path) -> list[Moved]:
     one, other = _prefix(old, new), _prefix(new, old)
     old = {one + name: source for name, source in old.items()}
     new = {other + name: source for name, source in new.items()}
-    by_part = dict[str, list[str]]()
-    for name, part in parts_of(dict.fromkeys([*new, *old])).items():
-        by_part.setdefault(part, []).append(name)
-    parts = [_compared(part, names, old, new) for part, names in by_part.items()]
-    if all(len(one.alone) + len(one.reshaped) == len(one.names) for one in parts):
+    parts = dict[str, Moved]()
+    for name, place in parts_of(dict.fromkeys([*new, *old])).items():
+        part = parts.setdefault(place, Moved(place))
+        part.names.append(name)
+        values = [read_weight(side[name]) for side in (old, new) if name in side]
+        if len(values) < 2:
+            part.alone.append(name)
+        elif values[0].shape != values[1].shape:
+            part.reshaped.append(name)
+        elif (other_type := values[0].dtype != values[1].dtype) or digest_of(values[0]) != digest_of(values[1]):
+            change = _largest_change(*values)
+            (part.retyped if other_type and change == 0 else part.moved).append(name)
+            part.largest = max(part.largest, change, key=lambda x: (x != x, x))  # NaN counts
+    if all(len(one.alone) + len(one.reshaped) == len(one.names) for one in parts.values()):
         raise FrostlineError(
             f"{before} and {after} have no weight of the same name and shape: give two checkpoints of one model."
         )
-    return parts
+    return [*parts.values()]
 
 
 def _weights(folder: str | Path) -> dict[str, Source]:
@@ -575,30 +584,6 @@ def _largest_change(one: Tensor, other: Tensor) -> float:
     places = (slice(n, n + BLOCK) for n in range(0, len(old), BLOCK))
     changes = [float((new[some].double() - old[some].double()).abs().max()) for some in places]
     return max(changes, key=lambda x: (x != x, x), default=0.0)
-
-
-def _compared(part: str, names: Sequence[str], old: Mapping[str, Source], new: Mapping[str, Source]) -> Moved:
-    moved, retyped, alone, reshaped = (list[str]() for _ in range(4))
-    largest = 0.0
-    for name in names:
-        values = [read_weight(side[name]) for side in (old, new) if name in side]
-        if len(values) < 2:
-            alone.append(name)
-        elif values[0].shape != values[1].shape:
-            reshaped.append(name)
-        elif (other_type := values[0].dtype != values[1].dtype) or digest_of(values[0]) != digest_of(values[1]):
-            change = _largest_change(*values)
-            (retyped if other_type and change == 0 else moved).append(name)
-            largest = max(largest, change, key=lambda x: (x != x, x))  # NaN counts
-    return Moved(
-        part=part,
-        names=tuple(names),
-        moved=tuple(moved),
-        largest=largest,
-        retyped=tuple(retyped),
-        alone=tuple(alone),
-        reshaped=tuple(reshaped),
-    )
 
 
 class AuditCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types

@@ -106,6 +106,7 @@ def analyze(
     out = out.expanduser()
     make_folder(out, inside=out)
     from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.report.pages.analysis_page import write_analysis
     from frostline.statistics.analysis_settings import AnalysisSettings
 
     settings = AnalysisSettings() if protocol is None else protocol.as_published
@@ -113,8 +114,12 @@ def analyze(
     settings = settings if margin is None else replace(settings, margin=margin)
     analysis = analyze_groups(groups, settings)
     title = ", ".join(source.name for source in sources) if protocol is None else protocol.title
-    publication = _published(protocol, analysis)
-    page = write_analysis_page(out, analysis, groups, title, publication)
+    publication = None
+    if protocol is not None:
+        from frostline.studies.comparison import publication_of
+
+        publication = publication_of(protocol, analysis)
+    page = write_analysis(out, analysis, groups, title, publication)
     print_analysis(analysis, publication)
     print(f"\n{page}")
 
@@ -133,25 +138,6 @@ def _number(flag: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise FrostlineError(f"{flag}: {value!r} is not a number; give one, such as 0.5.") from None
-
-
-def write_analysis_page(
-    out: Path, analysis: "Analysis", groups: Sequence[Any], title: str, publication: "Publication | None" = None
-) -> Path:
-    """Write the page of an analysis, with links to the pages of its sweeps."""
-    from frostline.report.pages.analysis_page import write_analysis
-
-    folders = {(group.model, group.task): group.folder for group in groups}
-    return write_analysis(out, analysis, title=title, publication=publication, folders=folders)
-
-
-def _published(protocol: Any, analysis: "Analysis") -> "Publication | None":
-    """What the page says of a study, if there is one."""
-    if protocol is None:
-        return None
-    from frostline.studies.comparison import publication_of
-
-    return publication_of(protocol, analysis)
 
 
 def print_analysis(analysis: "Analysis", publication: "Publication | None" = None) -> None:
@@ -259,7 +245,9 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     from frostline.data.wording import model_name
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.run_groups import load_groups
+    from frostline.report.pages.analysis_page import write_analysis
     from frostline.statistics.analysis_settings import AnalysisSettings
+    from frostline.studies.comparison import publication_of
 
     failed = 0
     for sweep in sweeps:
@@ -268,12 +256,12 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
         failed += answer.runs.failed
     groups = load_groups([folder])
     ours, theirs = (analyze_groups(groups, one) for one in (AnalysisSettings(), protocol.as_published))
-    publication = _published(protocol, theirs)
+    publication = publication_of(protocol, theirs)
     print_analysis(theirs, publication)
-    page = write_analysis_page(folder, ours, groups, protocol.title, _published(protocol, ours))
+    page = write_analysis(folder, ours, groups, protocol.title, publication_of(protocol, ours))
     print(f"\nWith frostline's settings: {page}")
     make_folder(folder / "as-published", inside=folder)
-    page = write_analysis_page(folder / "as-published", theirs, groups, protocol.title, publication)
+    page = write_analysis(folder / "as-published", theirs, groups, protocol.title, publication)
     print(f"With the publication's settings: {page}")
     leave_if_failed(failed)
 

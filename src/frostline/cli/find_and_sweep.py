@@ -121,9 +121,10 @@ class WhoTrains:
     def run_each(self, grids: Sequence[dict[str, Any]], retry: Collection[str], spec: Settings) -> None:
         """Train the runs of several sweeps beside each other, and print what to tune in each. ``spec`` has what they share."""
         from frostline.api import sweep as api
-        from frostline.cli.analyze import leave_if_failed, print_analysis, write_analysis_page
+        from frostline.cli.analyze import leave_if_failed, print_analysis
         from frostline.report.answer.analysis import analyze
         from frostline.report.answer.run_groups import load_groups
+        from frostline.report.pages.analysis_page import write_analysis
         from frostline.report.rebuild import settings_of
 
         groups, failed, out = [], 0, self._folder({"out": spec.out})
@@ -134,7 +135,7 @@ class WhoTrains:
             failed += answer.runs.failed
             groups += [replace(group, model=name) for group in load_groups([grid["out"]])]
         analysis = analyze(groups, settings_of(spec))
-        page = write_analysis_page(out, analysis, groups, f"{len(grids)} models")
+        page = write_analysis(out, analysis, groups, f"{len(grids)} models")
         print_analysis(analysis)
         print(f"\n{page}")
         leave_if_failed(failed)

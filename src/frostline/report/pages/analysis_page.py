@@ -1,7 +1,7 @@
 """The page of an analysis of many results, with its tables and figures."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from frostline.report.tables.analysis_tables import (
 )
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import TaskAnswer
+from frostline.statistics.run_group import RunGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +41,19 @@ class Publication:
 
 
 def write_analysis(
-    out: str | Path,
-    analysis: Analysis,
-    *,
-    title: str,
-    publication: Publication | None = None,
-    folders: Mapping[tuple[str, str], Path | None] | None = None,
+    out: str | Path, analysis: Analysis, runs: Sequence[RunGroup], title: str, publication: Publication | None = None
 ) -> Path:
     """Write report.html, analysis.json, tables/ and figures/ into ``out``, and return the path of the page.
 
     Args:
         out: The folder.
         analysis: What :func:`frostline.report.answer.analysis.analyze` returned.
+        runs: What it is about. The page links to the pages of sweeps.
         title: The title of the page.
         publication: The published study that the results are compared with.
-        folders: The folder of each sweep, by model and task. The page links to the page in it.
     """
     out, answers = Path(out), analysis.groups
-    pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
+    pages = {(group.model, group.task): group.folder / "report.html" for group in runs if group.folder}
     groups = [
         curves_of(group, price=analysis.settings.price, suffix=suffix, about=f"{group.task}, {group.model}")
         for group, suffix in zip(answers, _suffixes(answers), strict=True)

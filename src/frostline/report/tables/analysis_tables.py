@@ -16,7 +16,7 @@ from frostline.report.tables.curve_tables import (
     place_of,
     sufficient_columns,
 )
-from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
+from frostline.report.tables.table import Column, Ends, ReportTable, Row
 from frostline.statistics.answer import Failures, KOverSizes, TaskAnswer
 from frostline.statistics.cells import total
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED
@@ -111,21 +111,13 @@ def recommendation(group: TaskAnswer, *, by_mean: bool) -> tuple[str, float | No
 def answers_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target, for every model and task."""
 
-    def size(key: str) -> Read:
-        return lambda group: getattr(group.sizes[0], key)
-
-    def full(key: str) -> Read:
-        """Reads a part of the scores of full fine-tuning, or of the reference if that was not run."""
-
-        def read(group: TaskAnswer) -> Value:
-            cell = group.sizes[0].cell(size("reference")(group))
-            value: Value = getattr(cell.validation, key) if cell else None
-            return value
-
-        return read
+    def full(group: TaskAnswer) -> tuple[float | None, float | None, float | None]:
+        """The mean score of full fine-tuning, or of the reference if that was not run, and the ends of its interval."""
+        cell = group.sizes[0].cell(group.sizes[0].reference)
+        return (cell.validation.mean, cell.validation.low, cell.validation.high) if cell else (None, None, None)
 
     def ends(group: TaskAnswer) -> Ends:
-        return full("low")(group), full("high")(group)
+        return full(group)[1:]
 
     def instead(group: TaskAnswer) -> list[str]:
         reference = group.sizes[0].reference
@@ -136,11 +128,11 @@ def answers_table(analysis: Analysis) -> ReportTable:
         *(MODEL, TASK, Column("metric", "metric", names.metric, number=False)),
         Column("layers", "layers" if len({group.layers for group in groups}) > 1 else ""),
         Column("chance", "baseline", formatting.score),
-        Column("full", "full", formatting.score, of=full("mean"), ends=ends, small=instead),
-        Column("reference", of=size("reference")),
+        Column("full", "full", formatting.score, of=lambda group: full(group)[0], ends=ends, small=instead),
+        Column("reference", of=lambda group: group.sizes[0].reference),
         *sufficient_columns(of=lambda group: group.sizes[0].deciding_point),
         Column("verdict", of=lambda group: group.sizes[0].deciding_point.verdict),
-        Column("seeds_to_decide", "seeds\nneeded", formatting.count, of=size("seeds_to_decide")),
+        Column("seeds_to_decide", "seeds\nneeded", formatting.count, of=lambda group: group.sizes[0].seeds_to_decide),
     )
     whole = _whole({group.sizes[0].deciding_point.corrected for group in groups})
     caption = (
