@@ -55,6 +55,15 @@ def test_fewer_than_two_tasks_with_full_have_no_summary() -> None:
     assert analyze(without, AnalysisSettings()).over_tasks == []
 
 
+def test_a_task_without_a_score_of_full_is_mentioned() -> None:
+    groups = [*TWO, synthetic_group(noisy(BAD, 0.0), task="c", ks=(0, 2, 4))]
+    (found,) = analyze(groups, AnalysisSettings(**EXACT)).over_tasks  # type: ignore[arg-type]
+    assert (found.tasks, found.excluded) == (["a", "b"], ["c"])
+    assert (
+        "in each of 2 tasks" in found.sentence and "(without c: full fine-tuning has no usable score)" in found.sentence
+    )
+
+
 def test_a_k_missing_in_one_task_is_not_named() -> None:
     groups = [synthetic_group(noisy(RISING), task="a"), synthetic_group(noisy(RISING), task="b", ks=(0, 2, "full"))]
     points = analyze(groups, AnalysisSettings()).over_tasks[0].points

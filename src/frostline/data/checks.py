@@ -127,10 +127,10 @@ def notes_on_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
 
     Only splits that the user gives have groups in common. Rows of a single group cannot be resampled.
     """
-    groups = {split: set(part.groups or ()) - {""} for split, part in splits.items()}
-    found = []
+    groups = {split: [group for group in part.seen_groups() or () if group] for split, part in splits.items()}
+    known, found = {split: set(own) for split, own in groups.items()}, []
     for first, second in combinations(splits, 2):
-        if count := sum(group in groups[first] for group in splits[second].groups or ()):
+        if count := sum(group in known[first] for group in groups[second]):
             rows = _of_rows(count, len(splits[second]), second)
             too_high = f": scores on {second} may be too high for others" if first == "train" else ""
             found.append(f"Warning: {rows} the same {quoted(column)} as rows of {first}{too_high}.")

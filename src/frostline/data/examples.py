@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from frostline import FrostlineError
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.wording import did_you_mean, listed, quoted, visible
 
 Indices = npt.NDArray[np.int64]
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.bool_]
@@ -73,17 +73,19 @@ class Texts:
         first: dict[Hashable, int] = {}
         return np.array([first.setdefault(key, n) for n, key in enumerate(self.read_alike())], dtype=np.int64)
 
+    def seen_groups(self) -> list[str] | None:
+        """The group of each example as readers see it: ``Anna`` and ``anna `` are one. Empty for none; None: nothing is known."""
+        return None if self.groups is None else [visible(group) for group in self.groups]
+
     def together(self) -> Indices:
         """The position of the first example that is in the same split or fold, ``[N]``.
 
         Examples that read alike are together, and those of a group, and all that are linked by others.
         """
-        alike, first = self.first_alike(), dict[str, int]()
-        if self.groups is None:
+        alike, first, groups = self.first_alike(), dict[str, int](), self.seen_groups()
+        if groups is None:
             return alike
-        grouped = np.array(
-            [first.setdefault(group, n) if group else n for n, group in enumerate(self.groups)], np.int64
-        )
+        grouped = np.array([first.setdefault(group, n) if group else n for n, group in enumerate(groups)], np.int64)
         every = np.arange(len(self))
         links = coo_array(
             (np.ones(2 * len(self)), (np.tile(every, 2), np.append(alike, grouped))), shape=(len(self),) * 2

@@ -26,6 +26,7 @@ class OverTasks:
 
     Attributes:
         layers: The number of layers of the model; None: unknown.
+        without_full: Tasks without a usable score of full fine-tuning, which are not among ``tasks``.
         left_out: Tasks excluded by choice.
         undefined: Tasks in which full fine-tuning is not significantly above the baseline. Shares of its gain have no meaning
             there, so these tasks do not count.
@@ -37,10 +38,16 @@ class OverTasks:
     layers: int | None
     sentence: str = ""
     tasks: list[str]
+    without_full: list[str]
     left_out: list[str]
     undefined: list[str]
     raw: list[str]
     points: list[OperatingPoint]
+
+    @property
+    def excluded(self) -> list[str]:
+        """The tasks that do not count."""
+        return [*self.without_full, *self.left_out, *self.undefined]
 
     @property
     def counted(self) -> int:
@@ -81,6 +88,7 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
         model=answers[0].model,
         layers=max((one.layers for one in answers if one.layers), default=None),
         tasks=list(tasks),
+        without_full=[one.task for one in answers if one.task not in tasks],
         left_out=left_out,
         undefined=[task for task in undefined if task not in left_out],
         raw=[task for task in raw if task in counting],

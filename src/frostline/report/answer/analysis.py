@@ -89,10 +89,11 @@ def _goal_in_tasks(tasks: OverTasks, settings: AnalysisSettings) -> str:
 
 
 def _exceptions(tasks: OverTasks) -> str:
-    """In parentheses, the tasks that do not count and those whose shares are of the score."""
+    """In parentheses, the tasks that do not count, each with the reason, and those whose shares are of the score."""
     text = ""
     for why, names in (
         ("excluded by choice", tasks.left_out),
+        ("full fine-tuning has no usable score", tasks.without_full),
         ("full fine-tuning is not above the baseline", tasks.undefined),
     ):
         text += f" (without {' and '.join(names)}: {why})" if names else ""

@@ -166,7 +166,7 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
         Column("layers", "layers", of=lambda of: of[0].layers),
         Column("target", "share\nof full", formatting.target, of=lambda of: of[1].target),
         *sufficient_columns(of=itemgetter(1)),
-        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0].left_out), number=False),
+        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0].excluded), number=False),
     )
     caption = (
         f"The smallest number of tuned layers that reaches each share of full fine-tuning in every task. {THREE_WAYS}"
