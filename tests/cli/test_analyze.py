@@ -20,7 +20,7 @@ def test_analyze_answers_from_a_table(frostline: Frostline, desk: Path) -> None:
     analysis = json.loads((desk / "a" / "analysis.json").read_text())
     assert analysis["groups"][0]["sizes"][0]["cells"][2]["validation"]["mean"] == pytest.approx(0.815)
     names = {path.name for path in (desk / "a" / "tables").iterdir()}
-    assert {"answers.csv", "answers.tex", "failures_by_depth.csv", "scores_model_t.csv"} <= names
+    assert {"answers.csv", "answers.tex", "scores_model_t.csv"} <= names
     assert {"validation_curve_model_t.svg", "validation_curve_model_t.pdf"} <= {
         p.name for p in (desk / "a" / "figures").iterdir()
     }

@@ -11,27 +11,11 @@ from frostline.data.files import replace_file, write_json
 from frostline.data.wording import counted, model_name
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
-from frostline.report.figures.drawing import (
-    FAILED,
-    QUIET,
-    STYLE,
-    TRAIN,
-    VALIDATION,
-    draw_frame,
-    figure_of,
-    save_figures,
-)
+from frostline.report.figures.drawing import QUIET, STYLE, draw_frame, figure_of, save_figures, style_of
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
 from frostline.training.result import ProbeReport, ReportedProbe
 
-VECTOR_STYLES = {
-    "first": (VALIDATION, "o"),
-    "mean": (TRAIN, "s"),
-    "last": (FAILED, "^"),
-    "word": (VALIDATION, "o"),
-    "apart": ("#6f5b9a", "D"),
-}  # colour and marker
 MAX_LABELS = 13
 APART = 1.5  # x distance between the last layer and a probe on several layers
 
@@ -112,10 +96,9 @@ def probe_curve(report: ProbeReport) -> Figure:
 
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 420)
-        for vector in dict.fromkeys(probe.vector for probe in probes):
-            colour, marker = VECTOR_STYLES[vector]
+        for n, vector in enumerate(dict.fromkeys(probe.vector for probe in probes)):
             points = [(one.layers[0], height(one)) for one in single if one.vector == vector]
-            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
+            line: dict[str, Any] = {**style_of(n), "markersize": 6}
             axes.plot(*zip(*points, strict=True), **line, linewidth=2, label=names.VECTORS[vector])
             for probe in (one for one in several if one.vector == vector):
                 axes.plot(layers + APART, height(probe), **line)

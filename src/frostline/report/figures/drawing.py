@@ -24,7 +24,7 @@ VALIDATION, TRAIN, FAILED = "#2f7fc1", "#b8751a", "#d1495b"  # blue, amber, red:
 ROLES = {"ink": INK, "quiet": QUIET, "validation": VALIDATION, "train": TRAIN, "failed": FAILED}
 
 DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
-OF_MODELS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d"), ("o", "s", "^", "D", "v", "P")
+STYLES = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d"), ("o", "s", "^", "D", "v", "P")
 
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": QUIET,
@@ -74,9 +74,9 @@ def figure_of(width: int, height: int) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def of_model(number: int) -> dict[str, Any]:
-    """The colour and the marker of one of several models."""
-    colours, markers = OF_MODELS
+def style_of(number: int) -> dict[str, Any]:
+    """The colour and the marker of one of several models, or kinds of probes."""
+    colours, markers = STYLES
     return {"color": colours[number % len(colours)], "marker": markers[number % len(markers)]}
 
 

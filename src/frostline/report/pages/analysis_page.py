@@ -16,7 +16,6 @@ from frostline.report.pages.curves import curves_of
 from frostline.report.pages.templates import render
 from frostline.report.tables.analysis_tables import (
     answers_table,
-    failures_by_depth_table,
     points_over_tasks_table,
     recommendations_table,
 )
@@ -93,7 +92,7 @@ def _suffixes(groups: Sequence[TaskAnswer]) -> list[str]:
 
 def _overall_tables(analysis: Analysis) -> dict[str, ReportTable]:
     """The tables over all models and tasks, by name."""
-    tables = [recommendations_table(analysis), answers_table(analysis), failures_by_depth_table(analysis.groups)]
+    tables = [recommendations_table(analysis), answers_table(analysis)]
     if analysis.over_tasks:
         tables.append(points_over_tasks_table(analysis))
     return {table.name: table for table in tables}

@@ -11,7 +11,7 @@ from frostline.report import formatting
 from frostline.report.answer.models_answer import by_value, status
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import save_figures
-from frostline.report.figures.quality_of_models import against_inference, against_training
+from frostline.report.figures.quality_of_models import against_training
 from frostline.report.names import printed
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
@@ -65,14 +65,13 @@ def write_models(out: Path, answer: ModelsAnswer, answers: Mapping[str, Answer])
         answer: About all models.
         answers: About each model with runs, by its name.
     """
-    drawn = {"against_training": against_training(answer, answers), "against_inference": against_inference(answer)}
-    table = models_table(answer)
+    figure, table = against_training(answer, answers), models_table(answer)
     text = render(
         "models.html.j2",
         answer=answer,
         headline=headline(answer.sentence),
         table_of_models=table,
-        figures=save_figures(out, {name: figure for name, figure in drawn.items() if figure is not None}),
+        figures=save_figures(out, {"against_training": figure} if figure else {}),
         pages={one.model: f"{one.folder}/report.html" for one in answer.models if one.model in answers},
     )
     save_tables(out, [table])

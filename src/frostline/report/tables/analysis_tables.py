@@ -8,18 +8,15 @@ from frostline.report import formatting, names
 from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.sentence import taken_for_all_layers
 from frostline.report.tables.curve_tables import (
-    FAILURE_RATE,
     THREE_WAYS,
     TUNED,
     Read,
-    failure_columns,
     place_of,
     sufficient_columns,
 )
 from frostline.report.tables.table import Column, Ends, ReportTable, Row
-from frostline.statistics.answer import Failures, KOverSizes, TaskAnswer
-from frostline.statistics.cells import total
-from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED
+from frostline.statistics.answer import KOverSizes, TaskAnswer
+from frostline.statistics.recipe import FULL
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
@@ -140,23 +137,6 @@ def answers_table(analysis: Analysis) -> ReportTable:
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide."
     )
     return ReportTable("answers", "Every task", caption, columns, tuple(map(Row, groups)))
-
-
-def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
-    """The failed runs of all models and tasks, by how much was trained."""
-    kinds: dict[str, list[Failures]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
-    for rate in (rate for group in groups if not group.same_runs for rate in group.rates):
-        kinds.get(rate.recipe.trained, kinds["some layers"]).append(rate.failures)
-    columns = (Column("what", "trained", of=itemgetter(0), number=False), *failure_columns(of=itemgetter(1)))
-    caption = (
-        f"Of all models and tasks. {FAILURE_RATE} Diverged: no score. Degenerate: the same prediction for every example, where "
-        "predictions are known. At chance and collapsed: far below the other runs of its cell, with less (at chance) or more "
-        "(collapsed) than a tenth of the best run’s gain over the baseline. Where predictions are known, the distance must "
-        "exceed what the sample of examples explains. Where the baseline is unknown, only lost scores can be counted. Runs "
-        "that are not above the baseline are counted separately."
-    )
-    rows = tuple(Row((kind, total(some))) for kind, some in kinds.items() if some)
-    return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, rows)
 
 
 def points_over_tasks_table(analysis: Analysis) -> ReportTable:

@@ -148,8 +148,8 @@ def failures_table(rates: Sequence[Rate]) -> ReportTable:
         Column("mean_with_failures", "mean of all\nwith a score", formatting.score),
     )
     caption = (
-        f"{FAILURE_RATE} The mean as shown leaves failed runs out, unless fewer than half of the runs succeeded: then it "
-        "includes every run with a score."
+        "Failed runs by kind, with the 95 % confidence interval (Clopper-Pearson) of the failure rate. The mean as "
+        "shown leaves failed runs out, unless fewer than half of the runs succeeded: then it includes every run with a score."
     )
     return ReportTable("failures", "Failures by tuned layers", caption, columns, tuple(map(Row, rates)))
 
@@ -159,30 +159,27 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
     return Column("train_size", "train\nsize" if len(set(sizes)) > 1 else "", formatting.count)
 
 
-FAILURE_RATE = "Failed runs by kind, with the 95 % confidence interval (Clopper-Pearson) of the failure rate."
-
-
-def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
-    """Columns of the failed runs, with their kinds, and of the failure rate; ``of`` reads the failures of a row."""
+def failure_columns() -> list[Column]:
+    """Columns of the failed runs, with their kinds, and of the failure rate."""
     kinds = [name.replace(" ", "_") for name in FAILURES]
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.count, of=lambda row: getattr(of(row), key), **more)
+        return Column(key, title, formatting.count, of=f"failures.{key}", **more)
 
-    def by_kind(row: Any) -> list[str]:
-        return [f"{count} {kind.replace('_', ' ')}" for kind in kinds if (count := getattr(of(row), kind))]
+    def by_kind(row: Rate) -> list[str]:
+        return [f"{count} {kind.replace('_', ' ')}" for kind in kinds if (count := getattr(row.failures, kind))]
 
-    def rate(row: Any) -> float | None:
-        return of(row).failed / of(row).runs if of(row).runs else None
+    def rate(row: Rate) -> float | None:
+        return row.failures.failed / row.failures.runs if row.failures.runs else None
 
-    def interval(row: Any) -> Ends:
-        return of(row).interval or (None, None)
+    def interval(row: Rate) -> Ends:
+        return row.failures.interval or (None, None)
 
-    def both(row: Any) -> str:
-        return f"{of(row).failed} of {of(row).runs}"
+    def both(row: Rate) -> str:
+        return f"{row.failures.failed} of {row.failures.runs}"
 
     return [
-        counted("failed", "failed\nruns", bad=lambda row: bool(of(row).failed), whole=both, small=by_kind),
+        counted("failed", "failed\nruns", bad=lambda row: bool(row.failures.failed), whole=both, small=by_kind),
         *map(counted, (*kinds, "runs")),
         Column("failure_rate", "failure\nrate", formatting.percent, rate, ends=interval),
         counted("not_above_baseline", "not above\nbaseline"),
