@@ -95,6 +95,7 @@ class Training(ModelAndData, total=False):
     train_score_rows: int
     class_weights: Literal["none", "balanced"] | dict[str, float]
     label_all_tokens: bool
+    standardize_targets: bool
     tune_pooler: bool
     frozen_dropout: bool
     subset: Literal["per-seed", "fixed"]

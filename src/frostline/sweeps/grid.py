@@ -11,6 +11,7 @@ from pydantic import Field
 
 from frostline import FrostlineError
 from frostline.data.files import validated
+from frostline.data.kinds import REGRESSION
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings, make_settings
@@ -111,6 +112,7 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
     common = {name: getattr(spec, name) for name in Run.model_fields if name in Settings.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
+    common["standardize_targets"] = spec.standardize_targets and identity.task_type == REGRESSION
     sizes = [
         len(part.train_size or (1,))
         * len(part.seeds)

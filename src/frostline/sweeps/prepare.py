@@ -10,7 +10,7 @@ import torch
 
 from frostline import FrostlineError
 from frostline.data.examples import class_weights
-from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import SPLITS, Data, load_data
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
@@ -35,7 +35,7 @@ from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchabl
 from frostline.training.estimators import WrongTrainSize, estimator_of
 from frostline.training.experiment import Experiment, head_of
 from frostline.training.forward import last_linear, subset_rows
-from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
+from frostline.training.problem import NUMBERS, MultiLabelProblem, Problem, TagProblem, Unit
 from frostline.training.run import Run, StepPlan, phases_of
 from frostline.training.start import require_peft, with_modules
 
@@ -172,7 +172,9 @@ def make_experiment(
         problem = TagProblem.of(targets, tokens, task.labels, metric, class_weights=weights, every_token=every_token)
     else:
         kind = MultiLabelProblem if task.task_type == MULTI_LABEL else Problem
-        problem = kind(task.task_type, targets, tokens.lengths, weights, metric)
+        numbers = task.task_type == REGRESSION and spec.standardize_targets
+        unit = Unit.of(data.train.targets) if numbers else NUMBERS
+        problem = kind(task.task_type, targets, tokens.lengths, weights, metric, unit=unit)
     return Experiment(
         pretrained,
         machine,
@@ -292,7 +294,10 @@ def require_suitable(spec: Run, pretrained: Pretrained, task_type: str) -> None:
             raise FrostlineError(
                 f"{spec.recipe}: the head is fitted on one vector for each text, but words have tags: leave it out."
             )
-        last_linear(pretrained.model, anatomy)
+        if last_linear(pretrained.model, anatomy) is None:
+            raise FrostlineError(
+                f"{spec.recipe}: the head of {pretrained.name} does not end in a linear module: choose another way."
+            )
     of_layers = {name for name in names if anatomy.places[name].startswith("layer")}
     if way.only != "all" and not of_layers:
         raise FrostlineError(f"{spec.recipe}: the layers of {pretrained.name} have no {way.only}: choose another way.")

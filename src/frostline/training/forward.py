@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from frostline import FrostlineError
 from frostline.data.splits import subset_indices
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import sparse_gradients
@@ -27,6 +26,7 @@ from frostline.model.packing import packable
 from frostline.model.terms import HEAD
 from frostline.training.experiment import Experiment
 from frostline.training.linear_models import ridge
+from frostline.training.problem import NUMBERS, Unit
 from frostline.training.run import Run, State, frozen, generator_seed
 
 
@@ -127,6 +127,7 @@ class ForwardFunction:
     cut: int | None
     dropout: Dropout | None
     reader: Reader | None  # of cached hidden states; None if the whole model runs
+    unit: Unit = NUMBERS  # of what the head predicts
 
     def __call__(self, rows: Rows) -> Tensor:
         """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
@@ -177,7 +178,7 @@ class ForwardFunction:
         batch = {name: to_device(x, device) for name, x in inputs.items()}
         with self.experiment.machine.autocast():
             logits = self.upper(batch, hidden, lengths=lengths)
-        return self.experiment.problem.by_row(logits, rows)
+        return self.unit.number(self.experiment.problem.by_row(logits, rows))
 
     def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
         """The model's inputs for rows ``[B]``, on the host, and the cached hidden states that replace the layers below the cut.
@@ -238,24 +239,53 @@ def _reader(experiment: Experiment, cut: int | None) -> Iterator[Reader | None]:
         yield reader
 
 
-def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
-    """The linear module of the head whose outputs are the logits.
-
-    Raises:
-        FrostlineError: The head has none.
-    """
+def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> str | None:
+    """The name of the linear module of the head whose outputs are the logits; None if the head has none."""
     outputs = model.config.num_labels
     paths = {name.rpartition(".")[0]: None for name, place in anatomy.places.items() if place == HEAD}
     found = [
-        module
+        path
         for path in paths
         if isinstance(module := model.get_submodule(path), nn.Linear) and module.out_features == outputs
     ]
-    if not found:
-        raise FrostlineError(
-            f"The head of a {model.config.model_type} has no linear module with {outputs} outputs: choose another way than lp-ft."
-        )
-    return found[-1]
+    return found[-1] if found else None
+
+
+class LearnedUnit:
+    """The unit in which a run learns numbers: that of its problem, if it trains a new head that ends in a linear module.
+
+    The model always has the weights that predict numbers, except within :meth:`learning`.
+    """
+
+    def __init__(self, spec: Run, experiment: Experiment) -> None:
+        pretrained, unit = experiment.pretrained, experiment.problem.unit
+        path = last_linear(pretrained.model, pretrained.anatomy) if unit != NUMBERS else None
+        self._weight, self._bias = f"{path}.weight", f"{path}.bias"
+        if path is None or self._weight not in pretrained.new & spec.parameters(pretrained.anatomy):
+            unit = NUMBERS
+        self.unit = unit if self._bias in pretrained.new else unit.without_centre
+
+    @torch.no_grad()
+    def to_numbers(self, parameters: Mapping[str, Tensor]) -> None:
+        """Let a head that predicts in the unit predict numbers."""
+        if self.unit != NUMBERS:
+            parameters[self._weight].mul_(self.unit.scale)
+            if self._bias in parameters:
+                parameters[self._bias].mul_(self.unit.scale).add_(self.unit.centre)
+
+    @contextmanager
+    def learning(self, forward: ForwardFunction, runs: Sequence[Mapping[str, Tensor]]) -> Iterator[ForwardFunction]:
+        """While the context is open, the heads of these runs predict in the unit, and the function still gives numbers."""
+        with torch.no_grad():
+            for parameters in runs if self.unit != NUMBERS else ():
+                if self._bias in parameters:
+                    parameters[self._bias].sub_(self.unit.centre).div_(self.unit.scale)
+                parameters[self._weight].div_(self.unit.scale)
+        try:
+            yield replace(forward, unit=self.unit)
+        finally:
+            for parameters in runs:
+                self.to_numbers(parameters)
 
 
 def fit_head(spec: Run, experiment: Experiment) -> None:
@@ -267,7 +297,10 @@ def fit_head(spec: Run, experiment: Experiment) -> None:
     if spec.way.order != "head-first":
         return
     pretrained = experiment.pretrained
-    head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(experiment, spec)
+    path, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(experiment, spec)
+    assert path is not None
+    head = pretrained.model.get_submodule(path)
+    assert isinstance(head, nn.Linear)
     features = _inputs_of(head, spec, experiment, rows)
     targets = experiment.problem.targets[rows]
     outputs = head.out_features

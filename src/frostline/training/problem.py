@@ -6,8 +6,8 @@ labelled tokens of a sentence.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,6 +22,38 @@ from frostline.model.device import to_device
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import is_constant, score
 
+
+@dataclass(frozen=True)
+class Unit:
+    """What the head of a regression learns: ``(number - centre) / scale``, about 0 on average and of about 1.
+
+    The scale is a power of 2, so it changes no digit of a weight, and the centre is a multiple of a quarter of it. Both are of
+    all training rows of a sweep, also with folds. They are so coarse that they tell a run next to nothing of the other rows.
+    """
+
+    centre: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64]) -> Self:
+        """The unit of these numbers, ``[n]``; that of the numbers themselves if all are equal."""
+        mean, spread = float(np.mean(numbers)), float(np.std(numbers))
+        if not 0 < spread < math.inf:
+            return cls()
+        scale = 2.0 ** round(math.log2(spread))
+        return cls(round(4 * mean / scale) * scale / 4, scale)
+
+    @property
+    def without_centre(self) -> "Unit":
+        """For a head that has no bias: centre 0, and the scale of the largest numbers."""
+        return Unit(0.0, 2.0 ** round(math.log2(math.hypot(self.centre, self.scale))))
+
+    def number(self, logits: Tensor) -> Tensor:
+        """The numbers that logits of the head stand for, in float32."""
+        return logits if self == NUMBERS else logits.float() * self.scale + self.centre
+
+
+NUMBERS = Unit()  # of the table
 READ_TOGETHER = 32  # batches whose logits are read from a device at once
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 
@@ -36,6 +68,7 @@ class Problem:
         lengths: Tokens of each row, ``[N]``.
         class_weights: Weights of the classes in the loss, ``[C]``; None weights all classes equally.
         metric: The metric that chooses the best epoch.
+        unit: Of the numbers of a regression, in the loss.
     """
 
     task_type: str
@@ -43,6 +76,7 @@ class Problem:
     lengths: NDArray[np.int64]
     class_weights: Tensor | None
     metric: str
+    unit: Unit = field(default=NUMBERS, kw_only=True)
 
     @property
     def predictions_per_row(self) -> tuple[int, ...]:
@@ -71,7 +105,7 @@ class Problem:
 
     def _mean(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.task_type == REGRESSION:
-            return F.mse_loss(logits[:, 0].float(), targets)
+            return F.mse_loss(logits[:, 0].float() / self.unit.scale, targets / self.unit.scale)
         return self._cross_entropy(logits, targets)
 
     def losses(self, logits: Tensor, rows: Rows) -> Tensor:
@@ -90,7 +124,8 @@ class Problem:
 
     def _by_run(self, logits: Tensor, targets: Tensor) -> Tensor:  # [K, B, C], [K, B] -> [K]
         if self.task_type == REGRESSION:
-            return F.mse_loss(logits[..., 0].float(), targets, reduction="none").mean(1)
+            scaled = logits[..., 0].float() / self.unit.scale, targets / self.unit.scale
+            return F.mse_loss(*scaled, reduction="none").mean(1)
         by_example = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
         return by_example.view_as(targets).mean(1)
 

@@ -29,7 +29,7 @@ def generator_seed(seed: int, purpose: str) -> int:
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a digest is computed from
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
-NEWER = ("phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
+NEWER = ("phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing", "standardize_targets")
 
 
 class Kind(NamedTuple):
@@ -49,6 +49,7 @@ class Run(TrainingSettings):
     recipe: Recipe
     way: Way = Field(default_factory=lambda values: way_named(values["recipe"]))  # what ``recipe`` stands for
     phase: int = 0  # the number of this training among those of a run in several phases
+    standardize_targets: bool = False  # of a regression
     seed: int
     train_size: int
     learning_rate: float | None  # None: no parameter of the model is trained

@@ -128,6 +128,10 @@ class TrainingSettings(Strict):
     class_weights: Literal["none", "balanced"] | Weights = Field(
         "none", description="class weights: none, balanced or label=weight pairs"
     )
+    standardize_targets: bool = Field(
+        True,
+        description="regression: the head learns numbers near 0 and 1; the saved model predicts those of the table",
+    )
     label_all_tokens: bool = Field(
         False, description="tags of words: train on all tokens of a word, not the first one only"
     )

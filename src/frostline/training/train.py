@@ -29,6 +29,7 @@ from frostline.training.estimators import Estimator, estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.forward import (
     ForwardFunction,
+    LearnedUnit,
     fit_head,
     forward_function,
     order_generator,
@@ -226,7 +227,8 @@ def training_session(
                 groups = optimizer_groups(spec, pretrained.anatomy, trained)
                 rows, order = train_rows(experiment, spec), order_generator(spec)
                 learners.append(Learner(trained, groups, rows, order, parameters, restraints))
-            yield learners, forward
+            with LearnedUnit(specs[0], experiment).learning(forward, own) as learned:
+                yield learners, learned
         finally:
             pretrained.model.eval()
 
@@ -241,6 +243,7 @@ def start_values(
     pretrained = experiment.pretrained
     names, new = spec.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
+    LearnedUnit(spec, experiment).to_numbers(parameters)
     if not earlier:
         fit_head(spec, experiment)
     with torch.no_grad():
@@ -523,8 +526,8 @@ def restore(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor]) ->
         Its logits of the validation rows, ``[n, C]``.
     """
     experiment = experiment.for_run(spec)
-    start_values(spec, experiment, learned)
+    parameters, unit = start_values(spec, experiment, learned), LearnedUnit(spec, experiment)
     experiment.pretrained.model.eval()
-    with forward_function(experiment, [spec]) as forward:
-        logits: NDArray[np.float32] = score_rows(forward, experiment, validation_rows(experiment, spec), [spec])[0]
+    with forward_function(experiment, [spec]) as forward, unit.learning(forward, [parameters]) as in_unit:
+        logits: NDArray[np.float32] = score_rows(in_unit, experiment, validation_rows(experiment, spec), [spec])[0]
     return logits

@@ -36,11 +36,12 @@ def three_classes(folder):
 def predictions(experiment):
     """What the model predicts for its training rows, and what its head reads."""
     read = []
-    head = last_linear(experiment.pretrained.model, experiment.pretrained.anatomy)
+    model = experiment.pretrained.model
+    head = model.get_submodule(last_linear(model, experiment.pretrained.anatomy))
     hook = head.register_forward_pre_hook(lambda module, args: read.append(args[0]))
     rows = train_rows(experiment, SPEC)
     with torch.no_grad():
-        logits = experiment.pretrained.model.eval()(**experiment.tokens.batch(rows)).logits
+        logits = model.eval()(**experiment.tokens.batch(rows)).logits
     hook.remove()
     return logits.numpy(), read[0].numpy().astype(float), experiment.problem.targets[rows]
 
