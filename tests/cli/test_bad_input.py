@@ -181,6 +181,7 @@ def test_labels_with_commas_and_quotes(frostline: Frostline, here: Path, labels:
     write_csv(here / "t.csv", rows)
     flags = as_words({"labels": labels, "class_weights": dict(zip(labels, (2, 1), strict=True))})
     words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o"]
+    assert as_words({"seeds": [3], "tune": [1]}) == ["--seeds=3,", "--tune=1"]  # 3 alone would be three seeds
     shown = frostline("sweep", *words, *flags, "--executor", "slurm", "--print")
     assert shown.code == 0
     plan = plan_of(model="m", train="t.csv", tune=0, seeds=1, out="o", labels=labels)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
+from frostline.cli.flags import of_setting, split_pairs, split_words, with_settings
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import counted, did_you_mean, harmless, normalized_name
@@ -230,12 +230,12 @@ def print_study(sweeps: Sequence[Any]) -> None:
     ]
     print("Every sweep:" if len(sweeps) > 1 else "The sweep:")
     for key, value in shared:
-        print(f"    {key} = {as_typed(value)}")
+        print(f"    {key} = {of_setting(key, value)}")
     for sweep in sweeps:
         own = {key: value for key, value in sweep.settings.items() if (key, value) not in shared}
         print(f"{sweep.model} on {sweep.task}, in {sweep.out}")
         for key, value in own.items():
-            print(f"    {key} = {as_typed(value)}")
+            print(f"    {key} = {of_setting(key, value)}")
 
 
 @runs_saved()

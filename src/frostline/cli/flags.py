@@ -161,6 +161,11 @@ def as_typed(value: Any) -> str:
     return comma_joined(value) if isinstance(value, list | tuple) else str(value)
 
 
+def of_setting(name: str, value: Any) -> str:
+    """The value of this setting as a user types it: a list of one seed ends in a comma, because a number alone counts seeds."""
+    return as_typed(value) + "," * (name == "seeds" and isinstance(value, list | tuple) and len(value) == 1)
+
+
 def as_words(flags: Mapping[str, Any]) -> list[str]:
     """Flags as a user types them. Those that are None are left out."""
     words = []
@@ -171,7 +176,7 @@ def as_words(flags: Mapping[str, Any]) -> list[str]:
         elif isinstance(value, dict):
             words.append(f"--{flag}={comma_joined(f'{key}={one}' for key, one in value.items())}")
         elif value is not None:
-            words.append(f"--{flag}={as_typed(value)}")
+            words.append(f"--{flag}={of_setting(name, value)}")
     return words
 
 

@@ -173,7 +173,7 @@ def make_experiment(
     else:
         kind = MultiLabelProblem if task.task_type == MULTI_LABEL else Problem
         numbers = task.task_type == REGRESSION and spec.standardize_targets
-        unit = Unit.of(data.train.targets) if numbers else NUMBERS
+        unit = Unit.of(data.train.targets.astype(np.float64)) if numbers else NUMBERS
         problem = kind(task.task_type, targets, tokens.lengths, weights, metric, unit=unit)
     return Experiment(
         pretrained,

@@ -87,7 +87,7 @@ class GridSettings(Strict):
     )
     way: dict[str, Way] = Field({}, description="ways to tune of your own, as tables [way.NAME] in a TOML file")
     seeds: Seeds = Field((0, 1, 2, 3, 4), description="number of seeds, or a list of seeds")
-    train_size: Sizes | None = optional("numbers of training examples to compare", "all examples")
+    train_size: Sizes | None = optional("numbers of training examples; several are compared", "all examples")
     learning_rate: LearningRates = Field(
         (5e-5,),
         description="learning rates of the layers, ten times these for LoRA and biases; each k uses its best on validation",

@@ -121,7 +121,7 @@ class TrainingSettings(Strict):
         json_schema_extra=of_help(panel="output"),
     )
     metric: str | None = optional(
-        "selects epoch, learning rate and k: a metric, such as accuracy or f1_macro; a wrong name lists all",
+        "metric by which validation chooses, such as accuracy or f1_macro; a wrong name lists all",
         "the task's usual metric",
         panel="output",
     )
