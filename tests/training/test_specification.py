@@ -28,7 +28,8 @@ OTHER: dict[str, Any] = {
     "adam_beta1": 0.8, "adam_beta2": 0.99, "adam_epsilon": 1e-6, "lr_scheduler_type": "cosine", "warmup_steps": 5,
     "max_grad_norm": 0, "evaluations_per_epoch": 2, "load_best_model_at_end": False, "train_score_rows": 10,
     "metric": "f1", "class_weights": "balanced", "label_all_tokens": True, "standardize_targets": True,
-    "tune_pooler": False, "frozen_dropout": True, "subset": "fixed", "data_seed": 1, "folds": 5, "max_length": 64, "precision": "bfloat16",
+    "tune_pooler": False, "frozen_dropout": True,
+    "subset": "fixed", "data_seed": 1, "folds": 5, "max_length": 64, "precision": "bfloat16",
     "weights": "x", "vocabulary": "x", "data": "x", "recipe": "full", "phase": 1, "seed": 2, "train_size": 50,
     "learning_rate": 2e-4,
 }  # fmt: skip
