@@ -267,7 +267,7 @@ class LearnedUnit:
 
     @torch.no_grad()
     def to_numbers(self, parameters: Mapping[str, Tensor]) -> None:
-        """Let a head that predicts in the unit predict numbers."""
+        """Let a head that predicts in the unit predict numbers of the table."""
         if self.unit != NUMBERS:
             parameters[self._weight].mul_(self.unit.scale)
             if self._bias in parameters:

@@ -25,7 +25,7 @@ from frostline.statistics.metrics import is_constant, score
 
 @dataclass(frozen=True)
 class Unit:
-    """What the head of a regression learns: ``(number - centre) / scale``, about 0 on average and of about 1.
+    """What the head of a regression learns: ``(number - centre) / scale``, with mean about 0 and standard deviation about 1.
 
     The scale is a power of 2, so it changes no digit of a weight, and the centre is a multiple of a quarter of it. Both are of
     all training rows of a sweep, also with folds. They are so coarse that they tell a run next to nothing of the other rows.
