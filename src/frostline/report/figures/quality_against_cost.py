@@ -167,7 +167,8 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
     if mark.choice.expected < low:
         axes.plot(mark.x, low, "v", color=colour, markersize=6, clip_on=False, zorder=3)
         text = f"{formatting.score(mark.choice.expected)}, below"
-        axes.annotate(text, (mark.x, low), (0, 8), textcoords="offset points", ha="center", fontsize=10, rotation=90)
+        place: dict[str, Any] = {"xytext": (6, 4), "textcoords": "offset points", "ha": "left", "va": "bottom"}
+        axes.annotate(text, (mark.x, low), **place, fontsize=10, rotation=90)
         return
     axes.plot(mark.x, mark.choice.expected, "o", color=colour, markersize=10 if chosen else 5.5, zorder=3)
     axes.plot(mark.x, mark.choice.comparable, **MEASURED, color=colour, zorder=4)
