@@ -162,8 +162,8 @@ def test_choices_on_tasks_of_the_past(
 def test_more_seeds_are_worth_training_after_one() -> None:
     one = recorded({0: 0.80, 2: 0.877, "full": 0.882}, seeds=1).surrogate()
     assert one is not None
-    gain = one.gain([Candidate(Recipe(2), 1e-4, 1), Candidate(Recipe("full"), 1e-4, 1)])
-    assert gain > 0.0005 and one.gain([Candidate(Recipe(4), 1e-4, 0)]) > 0.0005
+    gain = one.gain({Recipe(2): ["1"], Recipe("full"): ["1"]})
+    assert gain > 0.0005 and one.gain({Recipe(4): ["0"]}) > 0.0005
 
 
 def test_seconds_of_a_batch_are_its_makespan() -> None:
@@ -215,7 +215,7 @@ def test_the_reason_of_another_best_choice_is_its_score_and_its_cost() -> None:
         Option(name=Recipe(name), score=0.8, comparable=0.8, cost=cost, draws=np.array([expected]))
         for name, cost, expected in (("last 1", 0.25, 0.81), ("last 3", 0.75, 0.82))
     ]
-    surrogate = SimpleNamespace(best=options[0], estimate=SimpleNamespace(choices=options))
+    surrogate = SimpleNamespace(best=options[0], choice={one.name: one for one in options}.get)
     seen = SimpleNamespace(surrogate=lambda: surrogate, space=SimpleNamespace(reference=Recipe("full")))
     search: Any = SimpleNamespace(seen=seen, best=None)
     assert Search._why_changed(search) == "" and search.best == "last 1"

@@ -14,9 +14,9 @@ import numpy as np
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
 from frostline.statistics.cells import ANSWERS, clear_distance, succeeded, with_outcomes
-from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Option, Rule
+from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Rule
 from frostline.statistics.inference import FULL_MEAN
-from frostline.statistics.next_step import NextStep
+from frostline.statistics.next_step import Surrogate
 from frostline.statistics.posterior import HIGHEST
 from frostline.statistics.predictions import Evidence
 from frostline.statistics.recipe import Recipe
@@ -156,47 +156,6 @@ class SearchSpace:
         """A recipe with these seeds. What trains a head only is trained at all learning rates of the head."""
         rates = self.head_learning_rates if self.trains_head_only(recipe) else (learning_rate,)
         return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
-
-
-@dataclass(frozen=True)
-class Surrogate:
-    """What is expected of every recipe, with or without a score, and of the models that train no layer.
-
-    Attributes:
-        estimate: Of all of them.
-        rule: How one of them is chosen.
-        full: The reference.
-        step: What more runs are worth.
-    """
-
-    estimate: JointEstimate
-    rule: Rule
-    full: Option
-    step: NextStep
-
-    @cached_property
-    def best(self) -> Option:
-        """The choice that would be recommended now."""
-        return self.rule.choose(self.estimate.choices, self.full)
-
-    def choice(self, recipe: Recipe) -> Option | None:
-        """A recipe with a score; None if it has none."""
-        return next((choice for choice in self.estimate.choices if choice.name == recipe), None)
-
-    def probability(self, choice: Option) -> float:
-        """The probability that a choice reaches the target."""
-        return self.rule.probability(choice, self.full)
-
-    def value(self, recipe: Recipe) -> float:
-        """The expected value of a recipe, trained or not."""
-        return float(self.step.values[self.estimate.names.index(recipe)])
-
-    def gain(self, candidates: Sequence[Candidate], elsewhere: float = -math.inf) -> float:
-        """The expected gain of training these candidates, in score, above the value of the best choice ``elsewhere``."""
-        added: dict[int, set[str]] = {}
-        for one in candidates:
-            added.setdefault(self.estimate.names.index(one.recipe), set()).add(str(one.seed))
-        return self.step.gain(added, elsewhere)
 
 
 @dataclass
@@ -432,15 +391,8 @@ class Observations:
         )
         with_score = [one for one in space.longer(space.reference) if self.best_learning_rate(one) is not None]
         reference = (with_score or [space.reference])[-1]
-        step = NextStep(
-            estimate.observed,
-            estimate.posterior,
-            np.array(estimate.costs),
-            self.rule,
-            full=estimate.names.index(reference),
-            own_rows=self.own_rows,
-        )
-        return Surrogate(estimate, self.rule, next(one for one in estimate.choices if one.name == reference), step)
+        full = next(one for one in estimate.choices if one.name == reference)
+        return Surrogate(estimate, self.rule, full, self.own_rows)
 
     def may_win(self, recipe: Recipe) -> bool:
         """Whether a recipe would be worth more than the best choice so far if it had the highest possible score."""

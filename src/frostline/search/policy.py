@@ -20,8 +20,9 @@ import numpy as np
 from scipy.stats import norm
 
 from frostline.data.wording import duration
-from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
+from frostline.search.observations import Candidate, Observations, SearchSpace, in_words
 from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.next_step import Surrogate
 from frostline.statistics.recipe import Recipe
 
 RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
@@ -316,6 +317,14 @@ def _price(seen: Observations, candidates: Sequence[Candidate]) -> float:
     return price_of(seen, seen.predicted_seconds(candidates))
 
 
+def _gain(seen: Observations, surrogate: Surrogate, candidates: Sequence[Candidate]) -> float:
+    """The expected gain of a batch above the value of the best choice elsewhere, in score."""
+    added: dict[Recipe, set[str]] = {}
+    for one in seen.in_full_stacks(candidates):
+        added.setdefault(one.recipe, set()).add(str(one.seed))
+    return surrogate.gain(added, seen.best_elsewhere)
+
+
 def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Candidate, ...]:
     """A recipe with its next seed, at its best learning rate; empty if there is none. ``already`` seeds are planned."""
     rate = _rate_of(seen, recipe)
@@ -349,8 +358,7 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
             why = f"Train {more} of {in_words(recipe)}." if tried else f"{name} was not tried yet."
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
-            gain = surrogate.gain(seen.in_full_stacks(candidates), seen.best_elsewhere)
-            yield Batch(candidates, why, gain, _price(seen, candidates))
+            yield Batch(candidates, why, _gain(seen, surrogate, candidates), _price(seen, candidates))
 
 
 def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
@@ -367,7 +375,7 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Batch]:
         yield Batch(
             tuple(rounds[0]),
             f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
-            share * surrogate.gain(seen.in_full_stacks(every), seen.best_elsewhere),
+            share * _gain(seen, surrogate, every),
             share * _price(seen, every),
         )
 

@@ -501,7 +501,7 @@ class Search:
             return ""
         best, before = surrogate.best, self.best
         self.best = best.name
-        earlier = next((one for one in surrogate.estimate.choices if one.name == before), None)
+        earlier = surrogate.choice(before)
         if earlier is None or earlier is best:
             return ""
         points, cost = 100 * (earlier.expected - best.expected), 100 * (earlier.cost - best.cost)

@@ -115,9 +115,7 @@ class Contender:
     def option(self, choice: Recipe) -> Option | None:
         """The posterior of a choice; None without one."""
         surrogate = self.search.seen.surrogate()
-        return (
-            None if surrogate is None else next((one for one in surrogate.estimate.choices if one.name == choice), None)
-        )
+        return None if surrogate is None else surrogate.choice(choice)
 
     def best_run(self) -> tuple[float, float] | None:
         """The share of layers and the score of its best run of some last layers; None if none has learned anything."""

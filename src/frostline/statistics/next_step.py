@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from frostline.statistics.decision import Rule
-from frostline.statistics.posterior import HIGHEST, Observed, Posterior, scaled, seed_correlation
+from frostline.statistics.decision import JointEstimate, Option, Rule
+from frostline.statistics.posterior import HIGHEST, scaled, seed_correlation
+from frostline.statistics.recipe import Recipe
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -31,48 +32,68 @@ SAME_ROWS = 0.7  # the correlation of the errors that rows cause in two choices,
 
 
 @dataclass(frozen=True)
-class NextStep:
-    """What can be known about J choices before more runs of them are trained.
+class Surrogate:
+    """What is expected of J choices, and what more runs of them are worth before they are trained.
 
     Attributes:
-        observed: The scores so far. Every choice that may get runs is among them, with or without scores.
-        posterior: Of the mean scores.
-        costs: Of each choice, as a share of full fine-tuning, ``[J]``.
+        estimate: Every choice that may get runs is among these, with or without scores.
         rule: How a choice is made.
-        full: The position of full fine-tuning.
+        full: Full fine-tuning, which has scores.
         own_rows: Whether each seed is scored on validation rows of its own, as with cross-validation.
     """
 
-    observed: Observed
-    posterior: Posterior
-    costs: Array
+    estimate: JointEstimate
     rule: Rule
-    full: int
+    full: Option
     own_rows: bool = False
 
-    def gain(self, added: Mapping[int, Collection[str]], elsewhere: float = -math.inf) -> float:
+    @cached_property
+    def best(self) -> Option:
+        """The choice that would be recommended now."""
+        return self.rule.choose(self.estimate.choices, self.full)
+
+    def choice(self, name: str | None) -> Option | None:
+        """A choice with a score; None if it has none."""
+        return next((choice for choice in self.estimate.choices if choice.name == name), None)
+
+    def probability(self, choice: Option) -> float:
+        """The probability that a choice reaches the target."""
+        return self.rule.probability(choice, self.full)
+
+    def value(self, name: Recipe) -> float:
+        """The expected value of a choice, trained or not."""
+        return float(self.values[self.estimate.names.index(name)])
+
+    def gain(self, added: Mapping[Recipe, Collection[str]], elsewhere: float = -math.inf) -> float:
         """The expected gain of training more runs, in score.
 
         If a wanted certainty decides, it is the expected change of the cost of what is chosen, at the usual price.
 
         Args:
-            added: The new seeds of some choices, by their positions.
+            added: The new seeds of some choices.
             elsewhere: The value of the best choice of another model. A gain counts as far as it exceeds it.
         """
-        after = [set(one) | set(added.get(n, ())) for n, one in enumerate(self.observed.scores)]
+        seen, names = self.estimate.observed.seen, self.estimate.names
+        scores = zip(names, self.estimate.observed.scores, strict=True)
+        after = [{*one, *added.get(name, ())} for name, one in scores]
         kept = self._kept(self._covariance(after))
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
         if self.rule.sure is None:
             best = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
-            return max(0.0, float(best - max(self.values[self.observed.seen].max(), elsewhere)))
-        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, self._total)
+            return max(0.0, float(best - max(self.values[seen].max(), elsewhere)))
+        now = self._cheapest(np.zeros((1, len(self.costs))), seen, self._total)
         return self.rule.exchange * float(np.abs(self._cheapest(moves, scored, kept) - now).mean())
+
+    @cached_property
+    def costs(self) -> Array:
+        """Of each choice, as a share of full fine-tuning, ``[J]``."""
+        return np.array(self.estimate.costs)
 
     @cached_property
     def means(self) -> Array:
         """The means of the posterior, which knows no highest score, ``[J]``."""
-        return np.asarray(self.posterior.draws.mean(0))
+        return np.asarray(self.estimate.posterior.draws.mean(0))
 
     @cached_property
     def values(self) -> Array:
@@ -94,16 +115,16 @@ class NextStep:
 
     def _cheapest(self, moves: Array, scored: Indices, covariance: Array) -> Array:
         """For each move the cost of the cheapest choice that reaches the goal with the wanted probability."""
-        goal, wanted = self.rule.goal, self.rule.sure
+        goal, wanted, full = self.rule.goal, self.rule.sure, self.estimate.names.index(self.full.name)
         contrasts = np.eye(len(self.costs))
-        contrasts[:, self.full] -= goal.share
+        contrasts[:, full] -= goal.share
         spread = np.sqrt(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
         distance = (self.means + moves) @ contrasts.T - goal.threshold
         probability = ndtr(distance / np.maximum(spread, 1e-12))
         # full fine-tuning requires no more than if it had the highest possible score
         distance, spread = self.means + moves - goal.required_score(HIGHEST), np.sqrt(np.diag(covariance))
         enough = np.maximum(probability, ndtr(distance / np.maximum(spread, 1e-12))) >= wanted
-        enough[:, self.full] = True
+        enough[:, full] = True
         return np.asarray(np.where(enough, self.costs, np.inf)[:, scored].min(1))
 
     def _moves(self, lost: Array) -> Array:
@@ -115,12 +136,12 @@ class NextStep:
     @cached_property
     def _total(self) -> Array:
         """The posterior covariance of the means, ``[J, J]``. It includes that the chains disagree about the scales."""
-        return np.cov(self.posterior.draws.T, ddof=0).reshape(len(self.costs), -1)
+        return np.cov(self.estimate.posterior.draws.T, ddof=0).reshape(len(self.costs), -1)
 
     @cached_property
     def _unit(self) -> Array:
         """The matrix that turns a covariance within chains into a share of the total one, ``[J, J]``."""
-        within = self._covariance([set(one) for one in self.observed.scores])
+        within = self._covariance([set(one) for one in self.estimate.observed.scores])
         return np.asarray(_root(self._total) @ np.linalg.inv(_root(within)))
 
     def _kept(self, within: Array) -> Array:
@@ -131,12 +152,12 @@ class NextStep:
         """The posterior covariance of the means if each choice had these seeds: the mean over the chains, ``[J, J]``."""
         some = np.flatnonzero([len(one) > 0 for one in seeds])
         with_seeds = [one for one in seeds if one]
-        correlation = seed_correlation(with_seeds, self.posterior.noise.between)
-        by_seeds = scaled(correlation, self.posterior.spreads[:, some])
-        precision = self.posterior.curves.copy()
+        correlation = seed_correlation(with_seeds, self.estimate.posterior.noise.between)
+        by_seeds = scaled(correlation, self.estimate.posterior.spreads[:, some])
+        precision = self.estimate.posterior.curves.copy()
         rows = self._rows[np.ix_(some, some)]
         if self.own_rows:  # more seeds mean more rows
-            behind = [len(self.observed.scores[self._nearest[n]]) for n in some.tolist()]
+            behind = [len(self.estimate.observed.scores[self._nearest[n]]) for n in some.tolist()]
             fewer = np.array(behind) / [len(one) for one in with_seeds]
             rows = rows * np.sqrt(np.outer(fewer, fewer))
         precision[:, some[:, None], some] += np.linalg.inv(by_seeds + rows)
@@ -145,9 +166,9 @@ class NextStep:
     @cached_property
     def _rows(self) -> Array:
         """The covariance that the rows cause, ``[J, J]``. A choice without scores resembles its nearest one with scores."""
-        seen, count = self.observed.seen, len(self.costs)
+        seen, count = self.estimate.observed.seen, len(self.costs)
         rows = np.zeros((count, count))
-        rows[np.ix_(seen, seen)] = self.observed.rows
+        rows[np.ix_(seen, seen)] = self.estimate.observed.rows
         alike = self._correlation_of_neighbours(rows)
         for n, nearest in self._nearest.items():
             if n != nearest:
@@ -158,8 +179,8 @@ class NextStep:
     @cached_property
     def _nearest(self) -> dict[int, int]:
         """For every choice the nearest one on the curve that has scores; each choice with scores is its own."""
-        seen, longer = self.observed.seen.tolist(), self.observed.longer
-        on_curve = [n for n in seen if self.observed.depth[n] is not None]
+        seen, longer = self.estimate.observed.seen.tolist(), self.estimate.observed.longer
+        on_curve = [n for n in seen if self.estimate.observed.depth[n] is not None]
         order = sorted(range(len(self.costs)), key=lambda n: min(abs(n - one) for one in on_curve))
         found = {}
         for n in order:
@@ -170,7 +191,7 @@ class NextStep:
         return found
 
     def _correlation_of_neighbours(self, rows: Array) -> float:
-        on_curve = [n for n in self.observed.seen if self.observed.depth[n] is not None]
+        on_curve = [n for n in self.estimate.observed.seen if self.estimate.observed.depth[n] is not None]
         pairs = [
             rows[one, two] / np.sqrt(rows[one, one] * rows[two, two])
             for one, two in pairwise(on_curve)
