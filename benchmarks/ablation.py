@@ -31,7 +31,7 @@ from typing import Any
 import psutil
 from ablation_grids import GRIDS, JOINED, SIZES, write_tables
 from frostline_side import sweep
-from measuring import Facts, Failed, Journal, Spread, as_json, markdown, spread_text, warm_up, write_result
+from measuring import Facts, Failed, Journal, Spread, as_json, chosen, spread_text, warm_up, write_result
 
 import frostline
 from frostline.fast.switch import SPEED_UPS
@@ -244,9 +244,7 @@ def main() -> None:
     add("--json", type=Path, metavar="FILE", default=RESULTS, help="result file to write")
     add("--quick", action="store_true", help="run a tiny grid, to test the script")
     options = parser.parse_args()
-    sides = options.sides.split(",")
-    if unknown := {*sides} - {ALL, PLAIN, *SPEED_UPS}:
-        sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join((ALL, *SPEED_UPS, PLAIN))}")
+    sides = chosen(options.sides, (ALL, *SPEED_UPS, PLAIN), "side")
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(options.resume or Path(folder) / "journal.jsonl")
         journal.begin({"grids": GRIDS, "sizes": SIZES, "joined": JOINED, "quick": options.quick})
@@ -261,7 +259,6 @@ def main() -> None:
     write_result(
         options.json, "What is each CPU speed-up worth?", tables, {"grids": GRIDS, "texts": SIZES, "summary": summary}
     )
-    print(markdown(header, rows))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import argparse
 import gc
 import hashlib
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import psutil
-from measuring import Facts, Spread, alternating, write_result
+from measuring import Facts, Spread, alternating, printed_by, write_result
 
 BUNDLE, SEPARATE = SIDES = ("bundle", "separate")
 RESULT = Path(__file__).parent / "results" / "bundle.json"
@@ -151,9 +150,7 @@ def main() -> None:
         made = frostline.bundle(write_models(work, options.tune), out=work / "bundle")
         lines: dict[str, list[Facts]] = {side: [] for side in SIDES}
         for _, side in alternating(SIDES, options.repeats):
-            command = [sys.executable, __file__, "--side", side, "--work", folder]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            lines[side].append(json.loads(done.stdout.splitlines()[-1]))
+            lines[side].append(printed_by([sys.executable, __file__, "--side", side, "--work", folder]))
             print(side, lines[side][-1], flush=True)
     assert len({line["predictions"] for side in SIDES for line in lines[side]}) == 1, "the predictions differ"
     disk = {BUNDLE: made.cost.disk_bytes, SEPARATE: made.separate.disk_bytes}

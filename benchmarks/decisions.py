@@ -6,7 +6,7 @@ For one task after the other (each call goes on where it stopped):
 
 and at the end, over all tasks in DIR, and those that the JSON file has from earlier recordings:
 
-    python benchmarks/decisions.py --out DIR --json benchmarks/results/recipes.json
+    python benchmarks/decisions.py --out DIR
 
 ``decisions.json`` is older: searches over k alone, with one training length and three learning rates.
 
@@ -42,6 +42,7 @@ from frostline.sweeps.progress import LineProgress
 from frostline.sweeps.results.folder import Folder
 
 HERE = Path(__file__).parent
+RESULT = HERE / "results" / "recipes.json"
 RATES, OF_HEAD = "5e-5,1e-4,2e-4,5e-4", "1e-3,3e-3,1e-2,3e-2"
 RECIPES, LENGTHS = "0,1,2,3,4,full,mean-pooled-1,mean-pooled-2,mean-pooled-3", "3,10"
 CHOOSING, FRESH, REPLAYS = (1000,), 4, 20
@@ -254,7 +255,9 @@ def main() -> None:
     parser.add_argument("--name", help="task to measure; without it, only the tables are made")
     parser.add_argument("--recipes", default=RECIPES, help="what is recorded")
     parser.add_argument("--fresh", type=int, default=FRESH, help="number of fresh seeds")
-    parser.add_argument("--json", type=Path, help="file for the result; its other tasks stay in the tables")
+    parser.add_argument(
+        "--json", type=Path, default=RESULT, help="file for the result; its other tasks stay in the tables"
+    )
     options, rest = parser.parse_known_args()
     if options.name:
         try:
@@ -262,15 +265,10 @@ def main() -> None:
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
         return
-    known = json.loads(options.json.read_text())["raw"] if options.json and options.json.exists() else {}
+    known = json.loads(options.json.read_text())["raw"] if options.json.exists() else {}
     recorded = {path.parent.name: judge(path.parent) for path in options.out.glob("*/runs")}
     tasks = dict(sorted({**known, **recorded}.items()))
-    tables = result(tasks)
-    for table in tables:
-        shown = pd.DataFrame(table["rows"], columns=table["header"]).to_string(index=False)
-        print(table["caption"], shown, "", sep="\n")
-    if options.json:
-        write_result(options.json, "Does a search decide well on real tasks?", tables, tasks)
+    write_result(options.json, "Does a search decide well on real tasks?", result(tasks), tasks)
 
 
 if __name__ == "__main__":

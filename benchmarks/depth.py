@@ -13,24 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from draws import MAX_LENGTH, TASKS, Draw, parser_of_draws
 from measuring import Facts, Journal, write_result
-from peers import known_tasks
-from refit import parser_of_draws, written
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import frostline
 from frostline.model.loading import load_pretrained
 from frostline.model.model_files import layers_in_config
 
-TASKS, ROWS, MAX_LENGTH = ("SST-2", "reviews: sentiment", "reviews: kind of product"), 500, 64
+NAMES, ROWS = ("SST-2", "reviews: sentiment", "reviews: kind of product"), 500
 TURNS, BATCH = 15, 32
 
 
-def searched(folder: Path, model: str, rows: Sequence[dict[str, str]]) -> list[Facts]:
+def searched(made: Draw) -> list[Facts]:
     """The answer about each depth."""
-    table = written(folder / "train.csv", list(rows))
     limits: Facts = {"max_length": MAX_LENGTH, "max_truncated": 1.0, "test": "none"}
-    answer = frostline.find(model=model, depth="auto", train=table, out=folder / "found", **limits).answer
+    answer = frostline.find(model=made.model, depth="auto", train=made.train, out=made.out("found"), **limits).answer
     kept = ("model", "layers", "choice", "expected", "below", "low", "high", "inference_operations", "runs", "seconds")
     return [{name: getattr(one, name) for name in kept} for one in answer.models]  # type: ignore[attr-defined]
 
@@ -61,20 +59,18 @@ def seconds_of(folder: Path, model: str, depths: Sequence[int], texts: Sequence[
 def main() -> None:
     options = parser_of_draws(__doc__, 1).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    journal, known = Journal(options.out / "journal.jsonl"), known_tasks(options.data)
+    journal = Journal(options.out / "journal.jsonl")
     journal.begin({"rows": ROWS, "max_length": MAX_LENGTH})
     layers = layers_in_config(Path(options.model))
     assert layers is not None
-    for task in TASKS:
-        train, dev, _ = known[task]
-        if not any(line.get("task") == task for line in journal.lines()):
-            folder = options.out / task.replace(" ", "-").replace(":", "")
-            folder.mkdir(exist_ok=True)
-            drawn = np.random.default_rng(0).permutation(len(train))[:ROWS]
-            journal.add({"task": task, "models": searched(folder, options.model, [train[n] for n in drawn])})
+    for name in NAMES:
+        task = TASKS[name](options.data)
+        if not any(line.get("task") == name for line in journal.lines()):
+            made = Draw(options.out / name.replace(" ", "-").replace(":", ""), options.model, task, ROWS, 0)
+            journal.add({"task": name, "models": searched(made)})
     if not any("seconds" in line for line in journal.lines()):
         depths = sorted({max(1, round(share * layers)) for share in (1 / 3, 1 / 2, 2 / 3, 1)})
-        texts = [row["text"] for row in dev]
+        texts = [row["text"] for row in task.dev]
         journal.add(
             {"seconds": {str(n): one for n, one in seconds_of(options.out, options.model, depths, texts).items()}}
         )

@@ -1,6 +1,6 @@
 """What does each way to hand out runs add to a run, and how many runs do several workers end in a minute?
 
-    python benchmarks/executors.py --json benchmarks/results/executors.json
+    python benchmarks/executors.py
 
 A stand-in that sleeps replaces training, so that workers do not compete for the cores. All else is real. What is added to a run
 is the time between two results of one worker, without the sleep. The row with Ray needs the package ray.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from measuring import Facts, markdown, write_result
+from measuring import Facts, write_result
 from random_model import SIZES, write_model, write_rows
 from stand_in import install
 
@@ -29,6 +29,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.store import Store
 
+RESULT = Path(__file__).parent / "results" / "executors.json"
 QUESTION = "What does each executor add to a run, and how many runs do 1, 2, 4 and 8 workers end in a minute?"
 LONG, SHORT = 5.0, 2.0  # seconds of a stand-in: for what is added to a run, and for the runs in a minute
 WAVES = 6  # runs that each worker trains
@@ -141,7 +142,7 @@ def shown(number: float | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the results")
+    parser.add_argument("--json", type=Path, metavar="FILE", default=RESULT, help="where to write the results")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
@@ -159,17 +160,15 @@ def main() -> None:
         [NAMES[name], *(f"{each['per_minute']:.1f}" for each in several if each["executor"] == name)]
         for name in ("local", "work")
     ]
-    print(markdown(first, one), markdown(second, two), sep="\n\n")
-    if given.json:
-        captions = (
-            f"Runs that sleep for {LONG:g} s, {WAVES} for each worker. One task of Ray is one run.",
-            f"Runs in a minute with so many workers, if a run sleeps for {SHORT:g} s: at most {60 / SHORT:g} for each worker.",
-        )
-        tables = [
-            {"caption": caption, "header": header, "rows": rows}
-            for caption, header, rows in zip(captions, (first, second), (one, two), strict=True)
-        ]
-        write_result(given.json, QUESTION, tables, [*added, *several])
+    captions = (
+        f"Runs that sleep for {LONG:g} s, {WAVES} for each worker. One task of Ray is one run.",
+        f"Runs in a minute with so many workers, if a run sleeps for {SHORT:g} s: at most {60 / SHORT:g} for each worker.",
+    )
+    tables = [
+        {"caption": caption, "header": header, "rows": rows}
+        for caption, header, rows in zip(captions, (first, second), (one, two), strict=True)
+    ]
+    write_result(given.json, QUESTION, tables, [*added, *several])
 
 
 if __name__ == "__main__":

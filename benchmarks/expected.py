@@ -9,12 +9,12 @@ drawn differently.) DIR may have the searches of a call of ``peers.py``. The jou
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from draws import MAX_LENGTH, TASKS, Draw, Task, draws_of, is_in, parser_of_draws, written
 from measuring import Facts, Journal, warm_up, write_result
-from peers import MAX_LENGTH, Draw, known_tasks
-from refit import Rows, missing, parser_of_draws, written
 
 import frostline
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
@@ -25,13 +25,13 @@ from frostline.training.run import Run
 ROWS, UNSEEN, SEEDS = 300, 1_000, (100, 101, 102)
 
 
-def with_unseen(task: tuple[Rows, Rows, str], draw: int) -> tuple[Rows, Rows, str]:
+def with_unseen(task: Task, draw: int) -> Task:
     """A task with rows of its training file, whose texts are not among those drawn, as dev rows."""
-    train, _, metric = task
+    train = task.train
     order = np.random.default_rng(draw).permutation(len(train))
     seen = {(row["text"], row.get("text_pair")) for row in (train[n] for n in order[:ROWS])}
     others = [train[n] for n in order[ROWS:] if (train[n]["text"], train[n].get("text_pair")) not in seen]
-    return train, others[:UNSEEN], metric
+    return replace(task, dev=others[:UNSEEN])
 
 
 def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run], seeds: Sequence[int]) -> dict[str, Any]:
@@ -39,11 +39,11 @@ def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run], seeds: Seque
     together = defaultdict[tuple[float | None, float | None, float], list[Recipe]](list)
     for recipe, run in runs.items():
         together[run.learning_rate, run.head_learning_rate, run.num_train_epochs].append(recipe)
-    given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.metric, "test": "none"}
-    given |= {"validation": written(made.folder / "unseen.csv", made.dev), "train_size": trained_on}
+    given: dict[str, Any] = {"model": made.model, "train": made.train, "metric": made.task.metric, "test": "none"}
+    given |= {"validation": written(made.folder / "unseen.csv", made.task.dev), "train_size": trained_on}
     given |= {"max_length": MAX_LENGTH, "max_truncated": 1.0, "seeds": seeds, "refit": False, "progress": Progress()}
     given |= {"evaluations_per_epoch": 0, "save_model": False}  # as in a search: the best epoch is no truth
-    if made.metric == "spearmanr":
+    if made.is_regression:
         given["task_type"] = "regression"
     found: dict[str, Any] = {}
     for n, ((rate, head, epochs), recipes) in enumerate(together.items()):
@@ -61,7 +61,7 @@ def truths(made: Draw, trained_on: int, runs: Mapping[Recipe, Run], seeds: Seque
 def measure(made: Draw) -> list[Facts]:
     """Of each recipe that the search has trained: what is expected of it, and its scores on unseen rows."""
     if not (made.out() / "answer.json").exists():
-        list(made.find())
+        made.find()
     size = frostline.open(made.out()).answer.sizes[0]
     assert size.folds, "the search had no folds"
     specs = {digest: run.spec for digest, run in Folder(made.out()).store.results().items()}
@@ -118,23 +118,15 @@ def table_of(found: Sequence[Facts]) -> Facts:
 def main() -> None:
     options = parser_of_draws(__doc__, 1).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    journal, known = Journal(options.out / "expected.jsonl"), known_tasks(options.data)
+    journal = Journal(options.out / "expected.jsonl")
     journal.begin({"rows": ROWS, "unseen": UNSEEN, "seeds": list(SEEDS)})
     warm_up("torch", "transformers", "sklearn")
-    for cell in missing(options, tuple(known), journal):
-        name, draw = cell["task"], cell["draw"]
-        made = Draw(
-            options.out / f"{list(known).index(name)}-{ROWS}-{draw}",
-            options.model,
-            with_unseen(known[name], draw),
-            ROWS,
-            draw,
-        )
-        journal.add(*({**cell, **line} for line in measure(made)))
+    for cell, task, folder in draws_of(options, TASKS, [ROWS]):
+        if not is_in(journal, cell):
+            made = Draw(folder, options.model, with_unseen(task, cell["draw"]), ROWS, cell["draw"])
+            journal.add(*({**cell, **line} for line in measure(made)))
     found = [line for line in journal.lines() if "recipe" in line]
-    table = table_of(found)
-    write_result(options.json, "Are the expected scores of real searches right?", [table], found)
-    print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
+    write_result(options.json, "Are the expected scores of real searches right?", [table_of(found)], found)
 
 
 if __name__ == "__main__":

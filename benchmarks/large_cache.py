@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
+from measuring import settings_of
 
 import frostline
 from frostline.frozen.hidden_states import load_or_compute
@@ -23,9 +24,7 @@ from frostline.sweeps.progress import LineProgress
 
 
 def main() -> None:
-    flags: dict[str, Any] = dict(
-        zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True)
-    )
+    flags: dict[str, Any] = {**settings_of(sys.argv[1:])}
     with tempfile.TemporaryDirectory(dir=flags.pop("scratch", None)) as scratch:
         sweep = dict(seeds=1, test="none", out=Path(scratch) / "out", **flags)
         process = psutil.Process()

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
-from measuring import Facts, Spread, as_json, markdown, settings_of, spread_text, write_result
+from measuring import Facts, Spread, as_json, settings_of, spread_text, write_result
 from random_model import SIZES, write_model, write_rows
 
 import frostline
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, nargs="+", default=[4, 10_000, 100_000])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the results")
+    parser.add_argument("--json", type=Path, metavar="FILE", required=True, help="where to write the results")
     parser.add_argument("--folder", help="where the folders of the sweeps are made for a while")
     given = parser.parse_args()
     raw = []
@@ -166,14 +166,11 @@ def main() -> None:
         ]
         for one in raw
     ]
-    print(markdown(header, rows))
+    caption = (
+        f"Commands with start-up: the median of {given.repeats}, and their range. Planning is `frostline sweep --plan`."
+    )
+    write_result(given.json, QUESTION, [{"caption": caption, "header": header, "rows": rows}], raw)
     print(f"publishing a result: {spread_text(raw[-1]['publish'], '.1f')} ms")
-    if given.json:
-        caption = (
-            f"Commands with start-up: the median of {given.repeats}, and their range. "
-            "Planning is `frostline sweep --plan`."
-        )
-        write_result(given.json, QUESTION, [{"caption": caption, "header": header, "rows": rows}], raw)
 
 
 if __name__ == "__main__":

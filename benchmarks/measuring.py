@@ -37,6 +37,13 @@ def timed(command: Sequence[str], log: Path, **environment: str) -> float:
     return seconds
 
 
+def printed_by(command: Sequence[str], **environment: str) -> Facts:
+    """Run a process, and return the JSON in the last line that it prints."""
+    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    facts: Facts = json.loads(done.stdout.splitlines()[-1])
+    return facts
+
+
 def warm_up(*modules: str) -> None:
     """Import modules once in another process, so that the first side does not pay for reading them from the disk."""
     subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], capture_output=True, check=True)
@@ -165,7 +172,7 @@ def machine() -> Facts:
 
 
 def write_result(path: Path, question: str, tables: Sequence[Facts], raw: Any) -> None:
-    """Write a result file for the documentation. ``docs/benchmark_tables.py`` makes Markdown tables from it.
+    """Write a result file for the documentation, and print its tables. ``docs/benchmark_tables.py`` makes pages from it.
 
     Args:
         path: A file in ``benchmarks/results``.
@@ -185,6 +192,16 @@ def write_result(path: Path, question: str, tables: Sequence[Facts], raw: Any) -
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for table in tables:
+        print(table["caption"], markdown(table["header"], table["rows"]), sep="\n\n", end="\n\n")
+
+
+def chosen(names: str, known: Iterable[str], what: str) -> list[str]:
+    """The names in a flag, with commas between them. One that is not known ends the script."""
+    wanted, known = names.split(","), list(known)
+    if unknown := sorted({*wanted} - {*known}):
+        raise SystemExit(f"there is no {what} {', '.join(unknown)}: {what}s are {', '.join(known)}")
+    return wanted
 
 
 def settings_of(flags: Sequence[str]) -> dict[str, str]:

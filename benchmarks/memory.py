@@ -11,8 +11,6 @@ needs the whole model, is reported separately.
 import argparse
 import gc
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import Facts, write_result
+from measuring import Facts, printed_by, write_result
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 
@@ -127,9 +125,7 @@ def main() -> None:
         write_task(settings, work)
         for side in SIDES:
             command = [sys.executable, __file__, "--side", side, "--work", folder]
-            environment = {**os.environ, "HF_ASSETS_CACHE": str(work / "cache")}
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-            found |= json.loads(done.stdout.splitlines()[-1])
+            found |= printed_by(command, HF_ASSETS_CACHE=str(work / "cache"))
     rows = [
         [NAMES.get(side, side), *(text for kind, taken in facts.items() for text in _beside(taken, found[USERS][kind]))]
         for side, facts in found.items()

@@ -28,7 +28,7 @@ from time import perf_counter
 
 import torch
 from gpu_parts import OnDevice
-from measuring import Facts, machine, markdown
+from measuring import Facts, chosen, machine, markdown
 from random_model import SIZES
 
 from frostline.model.device import this_machine
@@ -62,9 +62,7 @@ def main() -> None:
         "--json", type=Path, default=Path("on_gpu.json"), metavar="FILE", help="where to write the results"
     )
     options = parser.parse_args()
-    here, wanted = this_machine(options.device, options.precision), options.parts.split(",")
-    if unknown := set(wanted) - set(PARTS):
-        sys.exit(f"there is no part {', '.join(sorted(unknown))}: parts are {', '.join(PARTS)}")
+    here, wanted = this_machine(options.device, options.precision), chosen(options.parts, PARTS, "part")
     if here.device.type == "cpu" and options.device == "auto":
         sys.exit("There is no GPU here: nothing was measured. --size tiny --device cpu tries the script.")
     torch.backends.cuda.matmul.allow_tf32 = False

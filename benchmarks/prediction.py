@@ -9,9 +9,7 @@ meanwhile. The goal is an error of at most 20 % for the total and 30 % for each 
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from measuring import settings_of
+from measuring import printed_by, settings_of
 
 import frostline
 
@@ -94,14 +92,7 @@ def main() -> None:
     repetitions = []
     for _ in range(known.repetitions):
         with tempfile.TemporaryDirectory() as cache:
-            done = subprocess.run(
-                [sys.executable, __file__, "--once", *rest],
-                env={**os.environ, "HF_ASSETS_CACHE": cache},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-        repetitions.append(json.loads(done.stdout.splitlines()[-1]))
+            repetitions.append(printed_by([sys.executable, __file__, "--once", *rest], HF_ASSETS_CACHE=cache))
     rows = show(repetitions)
     if known.json:
         known.json.write_text(

@@ -228,8 +228,6 @@ def main() -> None:
     tables = [calibration(stated), by_fact(stated), rules(named)]
     raw = {"recorded curves": len(recorded())}
     write_result(RESULT, "Do stated probabilities come true, and is the recommended k a good choice?", tables, raw)
-    for table in tables:
-        print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
 
 
 if __name__ == "__main__":

@@ -104,8 +104,6 @@ def main() -> None:
         table(found, "**All ways.**"),
     ]
     write_result(RESULT, "Does the best of many ways beat the k of the same cost as often as stated?", tables, {})
-    for one in tables:
-        print(one["caption"], *("  ".join(row) for row in (one["header"], *one["rows"])), sep="\n")
 
 
 if __name__ == "__main__":

@@ -229,8 +229,6 @@ def main() -> None:
     options = options_of_simulation(__doc__, 500)
     both = tables({name: measure(kind, options.tasks, options.seed) for name, kind in KINDS.items()})
     write_result(RESULT, "Are searches with folds right about what they name?", [*both], {})
-    for table in both:
-        print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from draws import TASKS, Draw, Task, draws_of, is_in, parser_of_draws
 from expected import truths
 from measuring import Facts, Journal, warm_up, write_result
-from peers import Draw, known_tasks
-from refit import Rows, parser_of_draws
+from peer_sides import Rows
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import frostline
@@ -26,10 +26,10 @@ from frostline.statistics.answer import Answer
 from frostline.sweeps.results.folder import Folder
 
 TOGETHER, DEV_ROWS, SEEDS = "together", 2_000, range(100, 105)
-TASKS = ("SST-2", "reviews: kind of product", "reviews: sentiment")
+NAMES = ("SST-2", "reviews: sentiment", "reviews: kind of product")
 
 
-def korean_reviews(data: Path) -> tuple[Rows, Rows, str]:
+def korean_reviews(data: Path) -> Task:
     """NSMC, with dev rows whose texts are not among the training rows."""
 
     def rows(name: str) -> Rows:
@@ -38,7 +38,7 @@ def korean_reviews(data: Path) -> tuple[Rows, Rows, str]:
 
     train = rows("ratings_train.txt")
     seen = {row["text"] for row in train}
-    return train, [row for row in rows("ratings_test.txt") if row["text"] not in seen][:DEV_ROWS], "accuracy"
+    return Task(train, [row for row in rows("ratings_test.txt") if row["text"] not in seen][:DEV_ROWS])
 
 
 def write_random(model: str, folder: Path) -> Path:
@@ -50,10 +50,9 @@ def write_random(model: str, folder: Path) -> Path:
     return folder
 
 
-def measure(folder: Path, model: str, task: tuple[Rows, Rows, str], rows: int, draw: int) -> Facts:
+def measure(drawn: Draw, rows: int) -> Facts:
     """One search, its seconds and its score on unseen rows; of several models what became of each, of one model its truth."""
-    drawn = Draw(folder, model, task, rows, draw)
-    (facts,) = drawn.find()
+    facts = drawn.find()
     results = frostline.open(drawn.out())
     if isinstance(results, SeveralModels):
         kept = ("model", "choice", "expected", "below", "low", "high", "probe", "runs", "seconds", "why")
@@ -127,20 +126,17 @@ def main() -> None:
     random = write_random(models[0], options.out / "random-weights")
     journal = Journal(options.out / "journal.jsonl")
     journal.begin({"models": names})
-    known = {name: task for name, task in known_tasks(options.data).items() if name in TASKS}
-    known["NSMC"] = korean_reviews(options.data)
+    tasks = {name: TASKS[name] for name in NAMES} | {"NSMC": korean_reviews}
     warm_up("torch", "transformers", "sklearn")
-    for rows, draw in ((int(rows), draw) for rows in options.rows.split(",") for draw in range(options.draws)):
-        for task in options.tasks.split(",") if options.tasks else known:
-            for search, model in zip((*names, TOGETHER), (*models, f"{options.model},{random}"), strict=True):
-                cell = {"task": task, "rows": rows, "draw": draw, "search": search}
-                if not any(cell.items() <= line.items() for line in journal.lines()):
-                    folder = options.out / f"{list(known).index(task)}-{rows}-{draw}-{search}"
-                    journal.add({**cell, **measure(folder, model, known[task], rows, draw)})
+    for drawn, task, folder in draws_of(options, tasks, [int(rows) for rows in options.rows.split(",")]):
+        for search, model in zip((*names, TOGETHER), (*models, f"{options.model},{random}"), strict=True):
+            cell, rows = {**drawn, "search": search}, drawn["rows"]
+            if not is_in(journal, cell):
+                made = Draw(folder.with_name(f"{folder.name}-{search}"), model, task, rows, drawn["draw"])
+                journal.add({**cell, **measure(made, rows)})
     found = [line for line in journal.lines() if "search" in line]
-    table = table_of(found, names)
-    write_result(options.json, "Does a search over several models name the better one?", [table], found)
-    print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
+    question = "Does a search over several models name the better one?"
+    write_result(options.json, question, [table_of(found, names)], found)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from killed import left, table
+from killed import compare
 
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.leases import Leases
@@ -76,12 +76,7 @@ def main() -> None:
         for name, value in disturbed_sweep(given.sweep, folders[1] / "out").items():
             print(f"{name}: {value}")
         frostline("sweep", *given.sweep, "--out", folders[1] / "out")
-        same = table(folders[0]).equals(table(folders[1]))
-        scores = {(folder / "out" / "scores.csv").read_bytes() for folder in folders}
-        for name, equal in (("results.csv", same), ("scores.csv", len(scores) == 1)):
-            print(f"{name}: {'equal' if equal else 'DIFFERENT'}")
-        print(f"left behind: {left(folders[1]) or 'nothing'}")
-        sys.exit(not (same and len(scores) == 1))
+        sys.exit(not compare(folders, "a task cancelled and one requeued"))
 
 
 if __name__ == "__main__":

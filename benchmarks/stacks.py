@@ -7,19 +7,12 @@ from pathlib import Path
 from frostline_side import sweep
 from measuring import Facts, Failed, Journal, markdown
 
-from frostline.sweeps.settings import Settings
-
-ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
 TUNE = "2"
 
 
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
     """Measure the same runs with each number. They have one k and as many seeds as the largest stack."""
-    there = [line for line in journal.lines() if line["kind"] == "stack"]
-    if "stack" not in Settings.model_fields:
-        journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
-        return
-    done = {line.get("stack") for line in there}
+    done = {line["stack"] for line in journal.lines() if line["kind"] == "stack"}
     rates = settings.get("learning_rate", "5e-5").split(",")
     grid = {**settings, "tune": TUNE, "seeds": str(max(stacks)), "learning_rate": rates[0]}
     for stack in stacks:
@@ -41,10 +34,8 @@ def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, 
 def stack_table(lines: Sequence[Facts]) -> str:
     """A Markdown table; empty if nothing was measured."""
     stacks = [line for line in lines if line["kind"] == "stack"]
-    good = [line for line in stacks if "runs" in line]
-    words = [
-        line.get("words") or f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if line not in good
-    ]
+    good = [line for line in stacks if "failed" not in line]
+    words = [f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if "failed" in line]
     if good:
         header = ("stacked runs", "examples per second", "relative to the first", "whole sweep, s")
         rates = [line["texts"] / line["training"] for line in good]

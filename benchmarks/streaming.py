@@ -10,9 +10,7 @@ into memory can, but then they are read again in every batch. Both sides must pr
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from measuring import Facts, write_result
+from measuring import Facts, printed_by, write_result
 from random_model import write_rows, write_tokenizer
 from safetensors.torch import save_file
 from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaForSequenceClassification
@@ -141,9 +139,7 @@ def _phase(name: str, phases: dict[str, Facts]) -> Iterator[None]:
 def run_side(side: str, work: Path, tune: int) -> Facts:
     """Measure one side in a process of its own."""
     command = [sys.executable, __file__, "--side", side, "--work", str(work), "--tune", str(tune)]
-    environment = {**os.environ, "HF_ASSETS_CACHE": str(work / f"cache-{side}")}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    facts: Facts = json.loads(done.stdout.splitlines()[-1])
+    facts = printed_by(command, HF_ASSETS_CACHE=str(work / f"cache-{side}"))
     shutil.rmtree(work / f"cache-{side}")
     return facts
 
@@ -201,7 +197,6 @@ def main() -> None:
     opens = not info["missing_keys"] and not info["unexpected_keys"]
     made, raw = table(found, options, gib), {"gib": gib, "equal": equal, "opens": opens, "sides": found}
     write_result(options.json, "How much memory does it take to tune the last layers of a large model?", [made], raw)
-    print(json.dumps(raw, indent=1))
     peak = found["streamed"]["peak"]["RssAnon"] / GIB
     if not (equal and opens and peak <= options.limit):
         raise SystemExit(

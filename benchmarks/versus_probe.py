@@ -30,6 +30,7 @@ from measuring import (
     Spread,
     alternating,
     as_json,
+    chosen,
     machine,
     markdown,
     quality,
@@ -120,9 +121,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="measurements of every side")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all measurements")
     options, rest = parser.parse_known_args()
-    sides = options.sides.split(",")
-    if unknown := set(sides) - set(SIDES):
-        sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
+    sides = chosen(options.sides, SIDES, "side")
     for side in sides:
         if find_spec(side.replace("-", "_")) is None:
             sys.exit(f"{side} is not installed: pip install {side}, or leave it out of --sides")

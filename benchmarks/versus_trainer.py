@@ -33,7 +33,7 @@ from pathlib import Path
 import speed_report
 import torch
 from frostline_side import cell, sweep
-from measuring import Facts, Failed, Journal, alternating, machine, settings_of, timed, warm_up
+from measuring import Facts, Failed, Journal, alternating, chosen, machine, settings_of, timed, warm_up
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 from speed_report import OURS, SIDES
@@ -98,9 +98,7 @@ def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
 
 def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
     """Run all measurements of one call."""
-    sides = options.sides.split(",")
-    if unknown := set(sides) - set(SIDES):
-        raise SystemExit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
+    sides = chosen(options.sides, SIDES, "side")
     if find_spec("accelerate") is None:
         raise SystemExit("Trainer needs accelerate: pip install accelerate")
     with tempfile.TemporaryDirectory() as folder:

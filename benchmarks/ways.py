@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measuring import settings_of, write_result
+from measuring import score_text, settings_of, write_result
 
 import frostline
 from frostline.sweeps.progress import LineProgress
@@ -89,7 +89,7 @@ def table(size: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         [
             cell["recipe"],
-            _score(cell["scores"]),
+            score_text(cell["scores"]),
             f"{cell['failed']} of {cell['runs']}",
             *_beside(cell["expected"] and cell["expected"]["beside_k"]),
             f"{cell['trainable_parameters']:,}",
@@ -99,12 +99,6 @@ def table(size: Mapping[str, Any]) -> dict[str, Any]:
     ]
     caption = f"**{size['task']}, {size['train_size']:,} examples, {size['seeds']} seeds.** {size['sentence']}"
     return {"caption": caption, "header": [*header, "time and memory of a run"], "rows": rows}
-
-
-def _score(scores: Mapping[str, Any]) -> str:
-    if scores["mean"] is None:
-        return "-"
-    return f"{scores['mean']:.3f}" + ("" if scores["std"] is None else f" ± {scores['std']:.3f}")
 
 
 def _beside(beside: Mapping[str, Any] | None) -> list[str]:
