@@ -168,7 +168,7 @@ def test_a_text_in_two_validation_rows_counts_once(search_settings: dict[str, An
     write_csv(search_settings["out"].with_name("v.csv"), rows + again)
     del search_settings["budget"]
     plan = plan_of(**{**search_settings, "tune": "0,full", "validation": search_settings["out"].with_name("v.csv")})
-    evidence = Search.of(plan, Progress(), None, Alternatives()).seen.evidence
+    evidence = Search(plan, Progress(), None, Alternatives()).seen.evidence
     assert evidence.rows == 40 and evidence.split.different_texts(np.ones(40, bool)) == 20
 
 

@@ -165,7 +165,7 @@ def _without_probes(
         earlier = read_search(plan.store.out)
         no_probes = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
         without = unnamed_ways(plan, search_settings({**DEFAULTS, **one}, only)[0].tune)
-        yield Search.of(plan, shown, seconds, no_probes, without=without, processes=processes, longer=longer)
+        yield Search(plan, shown, seconds, no_probes, without=without, processes=processes, longer=longer)
 
 
 def _planned(

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -118,98 +118,21 @@ def sweep_of(spec: Settings, candidates: Sequence[Candidate]) -> Settings:
     return spec.model_copy(update={**first.values(), "grid": tuple(others)})
 
 
-@dataclass
 class Search:
-    """A search, from the models that train no layer to the answer. Create it with :meth:`start`.
+    """A search, from the models that train no layer to the answer. Nothing is written before it begins.
 
     Attributes:
-        plan: Model, data and cache, for one training-set size.
-        progress: Where progress is reported.
-        alternatives: Models without tuned layers, which compete with every k.
         runs: Every run that the search may train. The folder may have others.
         seen: The results so far.
         requested: Digests of the runs that this search, or an earlier one in this folder, requested.
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
-        processes: How many processes train the runs, if that was given.
-        driver: Trains the runs elsewhere; None trains them here.
-        longer: The same plan with longer trainings, which are tried if these turn out to be too short.
         steps: What was trained, for the record.
         best: The best choice so far; None before the reference has run.
         others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
-    plan: Plan
-    progress: Progress
-    alternatives: Alternatives
-    runs: Runs
-    seen: Observations
-    requested: set[str]
-    together: int | None = None
-    processes: int | None = None
-    driver: Driver | None = None
-    longer: Plan | None = None
-    steps: list[Step] = field(default_factory=list)
-    best: str | None = None
-    others: OtherGpus = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.others = OtherGpus(self.plan, self.progress, "--wait")
-
-    @classmethod
-    def start(
-        cls,
-        plan: Plan,
-        progress: Progress,
-        budget: float | None,
-        *,
-        processes: int | None = None,
-        driver: Driver | None = None,
-        untrained: bool = True,
-        named: Collection[Recipe] = (),
-        longer: Plan | None = None,
-    ) -> Self:
-        """Cache the hidden states, fit models that train no layer, and set up the observations.
-
-        Args:
-            plan: The grid of all runs that the search may train, with one training-set size.
-            progress: Where progress is reported.
-            budget: Wall-clock seconds for all runs; None: the default budget.
-            processes: How many processes or tasks train the runs; None: this one, or all that fit into the cluster.
-            driver: Trains the runs elsewhere; None trains them here.
-            untrained: Whether a model that trains no layer may be recommended.
-            named: The recipes that the user named (:func:`unnamed_ways`).
-            longer: The same plan with longer trainings, which are tried if those of ``plan`` turn out to be too short.
-        """
-        for damage in plan.store.check():
-            progress.note(damage)
-        try:
-            read_search(plan.store.out)
-        except DamagedError as error:  # this search writes it
-            aside = set_aside(plan.store.out / SEARCH, plan.store.out / DAMAGED)
-            progress.note(f"{error} It is now in {aside}.")
-        runs = runs_of(plan)
-        # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
-        seeds = plan.spec.seeds[: max(2, plan.identity.folds)]
-        early = [run for seed in seeds for run in runs.values() if run.seed == seed]
-        prepare_hidden_states(plan, early, progress)
-        of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
-        fitted = fit_alternatives(plan, of_folds, progress)
-        if not untrained:
-            fitted = replace(fitted, models={}, values={})
-        better = fitted.probes is not None and mean_is_better(fitted.probes, plan.experiment.head_reads)
-        others = unnamed_ways(plan, named)
-        if others and better:
-            progress.note(
-                "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
-                f"also tries {', '.join(others)}."
-            )
-        without = () if better else others
-        more: dict[str, Any] = {"processes": processes, "driver": driver, "longer": longer}
-        return cls.of(plan, progress, budget, fitted, without=without, **more)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         plan: Plan,
         progress: Progress,
         budget: float | None,
@@ -219,11 +142,27 @@ class Search:
         processes: int | None = None,
         driver: Driver | None = None,
         longer: Plan | None = None,
-    ) -> Self:
-        """Set up the observations, ``without`` some recipes. Nothing is written."""
-        runs = runs_of(plan, without)
-        together = run_together(plan, runs, processes, driver)
+    ) -> None:
+        """Set up the observations. :meth:`start` fits the alternatives.
+
+        Args:
+            plan: The grid of all runs that the search may train, with one training-set size.
+            progress: Where progress is reported.
+            budget: Wall-clock seconds for all runs; None: the default budget.
+            alternatives: Models without tuned layers, which compete with every k.
+            without: Recipes of the plan that it does not train.
+            processes: How many processes or tasks train the runs; None: this one, or all that fit into the cluster.
+            driver: Trains the runs elsewhere; None trains them here.
+            longer: The same plan with longer trainings, which are tried if those of ``plan`` turn out to be too short.
+        """
+        self.plan, self.progress, self.processes, self.driver, self.longer = plan, progress, processes, driver, longer
+        self.runs = runs = runs_of(plan, without)
+        self.together = together = run_together(plan, runs, processes, driver)
         earlier, spec = read_search(plan.store.out), plan.spec
+        self.requested = set(earlier.requested) if earlier else set[str]()
+        self.steps = list[Step]()
+        self.best: str | None = None
+        self.others = OtherGpus(plan, progress, "--wait")
         identity, validation = plan.identity, plan.data.validation
         rows = Labelled.of(validation, identity.task_type, identity.labels, identity.metric)
         fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
@@ -247,7 +186,8 @@ class Search:
         most = max(share(run) for one, run in one_each.items() if one.is_k)  # of the reference
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
-        seen = Observations(
+        self.alternatives = replace(alternatives, values=defined)
+        self.seen = Observations(
             SearchSpace(
                 recipes=tuple(sorted(one_each, key=lambda one: (one.epochs or shortest, one.order))),
                 layers=round(most * identity.layers),
@@ -269,9 +209,53 @@ class Search:
             workers=together or run_here(plan, runs),
             stacked=1 if together or driver is not None else stacked_on_gpu(plan, runs),
         )
-        requested = set(earlier.requested) if earlier else set()
-        alternatives = replace(alternatives, values=defined)
-        return cls(plan, progress, alternatives, runs, seen, requested, together, processes, driver, longer)
+
+    @classmethod
+    def start(
+        cls,
+        plan: Plan,
+        progress: Progress,
+        budget: float | None,
+        *,
+        untrained: bool = True,
+        named: Collection[Recipe] = (),
+        processes: int | None = None,
+        driver: Driver | None = None,
+        longer: Plan | None = None,
+    ) -> Self:
+        """Cache the hidden states, fit models that train no layer, and set up the observations.
+
+        Args:
+            plan, progress, budget, processes, driver, longer: Those of the class.
+            untrained: Whether a model that trains no layer may be recommended.
+            named: The recipes that the user named (:func:`unnamed_ways`).
+        """
+        for damage in plan.store.check():
+            progress.note(damage)
+        try:
+            read_search(plan.store.out)
+        except DamagedError as error:  # this search writes it
+            aside = set_aside(plan.store.out / SEARCH, plan.store.out / DAMAGED)
+            progress.note(f"{error} It is now in {aside}.")
+        runs = runs_of(plan)
+        # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
+        seeds = plan.spec.seeds[: max(2, plan.identity.folds)]
+        early = [run for seed in seeds for run in runs.values() if run.seed == seed]
+        prepare_hidden_states(plan, early, progress)
+        of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
+        fitted = fit_alternatives(plan, of_folds, progress)
+        if not untrained:
+            fitted = replace(fitted, models={}, values={})
+        better = fitted.probes is not None and mean_is_better(fitted.probes, plan.experiment.head_reads)
+        unnamed = unnamed_ways(plan, named)
+        if unnamed and better:
+            progress.note(
+                "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
+                f"also tries {', '.join(unnamed)}."
+            )
+        without = () if better else unnamed
+        more: dict[str, Any] = {"processes": processes, "driver": driver, "longer": longer}
+        return cls(plan, progress, budget, fitted, without=without, **more)
 
     def request_first_step(self, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
@@ -320,15 +304,8 @@ class Search:
         assert self.longer is not None
         plan = self.longer
         without = {run.recipe for run in plan.requested} - {run.recipe for run in self.runs.values()}
-        search = Search.of(
-            plan,
-            self.progress,
-            self.seen.budget_given,
-            self.alternatives,
-            without=without,
-            processes=self.processes,
-            driver=self.driver,
-        )
+        own: dict[str, Any] = {"processes": self.processes, "driver": self.driver}
+        search = Search(plan, self.progress, self.seen.budget_given, self.alternatives, without=without, **own)
         search.others = self.others
         search.observe_others()
         return search
