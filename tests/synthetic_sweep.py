@@ -68,6 +68,7 @@ def make_folder(
     task: str = "reviews",
     tune_modules: Sequence[str] | None = None,
     learning_rates: Sequence[float] = (5e-5,),
+    lengths: Sequence[float] = (3,),
     **texts: Any,
 ) -> Path:
     """Write the folder of a sweep as its runs would write it, and return it. Quality rises with k and saturates.
@@ -86,6 +87,7 @@ def make_folder(
         seeds=seeds,
         train_size=tuple(sizes),
         learning_rate=tuple(learning_rates),
+        num_train_epochs=tuple(lengths),
         task=task,
         out=str(out),
     )

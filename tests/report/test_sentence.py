@@ -120,6 +120,15 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "named parts are pending": changed(
         make_runs(with_named, ks=(1, "named"), outcome=if_(k_named="pending")), is_("named"), **UNKNOWN_DEPTH
     ),
+    "named parts of two lengths": levels(
+        {
+            "last 2 for 3 epochs": 0.7,
+            "last 2 for 10 epochs": 0.9,
+            "named for 3 epochs": 0.8,
+            "named for 10 epochs": 0.88,
+        }
+    ),
+    "named parts of two lengths alone": levels({"named for 3 epochs": 0.8, "named for 10 epochs": 0.88}),
     "named parts failed": make_runs(with_named, ks=("named",), outcome=lambda *_: "diverged"),
 }
 

@@ -129,6 +129,7 @@ MISTAKES = "of 300 validation examples are misclassified (tuning the named parts
             ["There is no answer", "4 of 4 finished runs failed", "No run has a usable score"],
             [],
         ),
+        ({"tune": ("full",), "seeds": 2, "lengths": (3, 10)}, ["layers 1 to 6, headtuned"], []),  # no "frozen"
         ({"tune": (0,), "seeds": 2, "missing": HEAD}, ["No run has finished yet.", "2 runs not trained yet"], []),
         (
             {**TWO, "missing": FULL},

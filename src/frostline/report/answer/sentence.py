@@ -34,8 +34,8 @@ class Comparison:
 
     @property
     def cells(self) -> dict[str, Cell]:
-        """All cells but that of named parts."""
-        return {cell.recipe: cell for cell in self.curve.cells if cell.recipe != NAMED}
+        """All cells but those of named parts."""
+        return {cell.recipe: cell for cell in self.curve.cells if cell.recipe.trained != NAMED}
 
     @property
     def of_gain(self) -> bool:
@@ -123,7 +123,7 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
         search: The outcome of a search, if there was one.
     """
     curve, cells = comparison.curve, comparison.cells
-    decision, full, named = curve.decision, cells.get(curve.reference or ""), curve.cell(NAMED)
+    decision, full = curve.decision, cells.get(curve.reference or "")
     chosen = curve.recommended.recipe if curve.recommended else decision.choice if decision else None
     if chosen is None:
         done = any(cell.runs for cell in curve.cells)
@@ -155,11 +155,12 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     text += _not_tried([one.k for one in search.skipped if one.k is not None and one.k < depth], named_ways)
     if (largest := taken_for_all_layers(curve, layers)) and comparison.settings.sure is None:
         text += f" {capitalized(tuning(largest))} is taken to cost as much as full fine-tuning: {names.GIVE_LAYERS}."
-    if named:
-        share = comparison.share(named)
+    for named in (one for one in curve.cells if one.recipe.trained == NAMED):
+        share, length = comparison.share(named), named.recipe.length
         known = share is not None and share.estimate is not None
         unknown = "cannot be compared: none of their runs has succeeded so far"
-        text += f" The named parts {f'reach {comparison.with_full(named, full)}' if known else unknown}."
+        parts = f"The named parts{f', trained for {length},' if length else ''}"
+        text += f" {parts} {f'reach {comparison.with_full(named, full)}' if known else unknown}."
     if not (search.instead or len(cells) < 2 or any(one.tune_embeddings for one in cells.values())):
         text += (
             " Full fine-tuning was not run here." if of_table else " Full fine-tuning was not run: add full to --tune."
@@ -190,7 +191,7 @@ def _alone(comparison: Comparison, chosen: Recipe, layers: int | None) -> str:
     basis = "" if interval == formatting.UNKNOWN else f" (95 % confidence interval {interval})"
     if not any(name != chosen for name in cells):
         others = "add more numbers of layers and full to --tune"
-    elif chosen.is_k or chosen == NAMED:
+    elif chosen.is_k or chosen.trained == NAMED:
         others = "no other run has succeeded so far"
     else:
         others = "no run of full fine-tuning or of the last k layers succeeded"
