@@ -160,6 +160,7 @@ DOUBT = (
     " Do not trust the training times: tuning the last layer took 112 % of the time of full fine-tuning, so other programs "
     "probably slowed some runs down."
 )
+AT_THE_END = " At the end of training, full fine-tuning scores 0.933 on examples that it was trained on and 0.900 "
 EPOCHS = "on validation. It has not fitted its examples yet, so longer training may help."
 
 
@@ -170,7 +171,7 @@ EPOCHS = "on validation. It has not fitted its examples yet, so longer training 
         (make_runs(clear), 1, {"train_seconds": 5.6}, DOUBT),
         (make_runs(clear), 1, {"train_seconds": 5.6, "concurrent_runs": 2}, None),  # these times are not compared
         (make_runs(clear), "full", {"train_last": 0.934}, None),  # full fine-tuning reaches .9 on validation
-        (make_runs(clear), "full", {"train_last": 0.933}, EPOCHS),
+        (make_runs(clear), "full", {"train_last": 0.933, "validation_last": 0.9}, AT_THE_END + EPOCHS),
         (make_runs(clear), "full", {"train_last": 0.3}, EPOCHS),
         (make_runs(clear), "full", {"train_last": None}, None),
         (levels({0: 0.6, "full": 0.98}), "full", {"train_last": 0.97}, None),  # little is left to learn

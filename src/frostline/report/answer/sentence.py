@@ -168,8 +168,9 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     text += _times_not_comparable(cells, full)
     if has_not_fitted(full, search.longest) and comparison.may_win(full):
         text += (
-            f" {capitalized(tuning(full.recipe))} scores {score(full.train_last.mean)} on examples that it was trained on and "
-            f"{score(full.validation_last.mean)} on validation. It has not fitted its examples yet, so longer training may help."
+            f" At the end of training, {tuning(full.recipe)} scores {score(full.train_last.mean)} on examples that it was "
+            f"trained on and {score(full.validation_last.mean)} on validation. It has not fitted its examples yet, so longer "
+            "training may help."
         )
     return text
 
