@@ -490,9 +490,18 @@ def test_a_sweep_keeps_no_other_model_than_the_one_that_is_recommended(tiny_bert
             assert size.decision is not None and read_estimator(out / "model").facts.sentence == answer.sentence
 
 
-def test_card_and_settings_follow_the_answer_whatever_its_sentence(tiny_bert: Path, tmp_path: Path) -> None:
-    """More runs, a new price or other columns can change the table of the card and not the sentence."""
-    given = {"model": tiny_bert, **FOLDS, "seeds": 3, "refit": False}
+PRICES = [{**row, "label": 3e5 + 1e5 * (row["label"] == "positive") + 7.3 * n} for n, row in enumerate(sentences(60))]
+
+
+@pytest.mark.parametrize("numbers", [{}, {"train": pd.DataFrame(PRICES), "task_type": "regression"}])
+def test_card_and_settings_follow_the_answer_whatever_its_sentence(
+    tiny_bert: Path, tmp_path: Path, numbers: dict[str, Any]
+) -> None:
+    """More runs, a new price or other columns can change the table of the card and not the sentence.
+
+    The saved weights are those of the run, which large numbers give within rounding.
+    """
+    given = {"model": tiny_bert, **FOLDS, "seeds": 3, "refit": False, **numbers}
     answer, _ = trained(out := tmp_path / "o", **given)
     plan, card, file = plan_of(**{**QUICK, "test": "none", **given, "tune": 2, "out": out}), "model/README.md", "model"
     written = (out / file).stat().st_ino

@@ -93,19 +93,21 @@ def unbalanced(split: Labelled, *, weighted: bool) -> str:
     return f" Only {rare}: {hidden}. --metric f1_macro counts every class alike{weights}."
 
 
-def off_scale(split: Labelled, numbers: NDArray[Any]) -> str:
+def off_scale(split: Labelled, numbers: NDArray[Any], *, standardized: bool) -> str:
     """A sentence if the predicted ``numbers``, ``[rows, 1]``, miss the scale of the labels; else empty.
 
-    A correlation does not see it: a model that started near 0 and was trained for few steps has not reached it yet.
+    A correlation does not see it: a model that was trained for few steps has not reached it yet. ``standardized``: whether the
+    head has learned standardized numbers.
     """
     rows = np.flatnonzero(scored_rows(numbers))
     found, pearson = (replace(split, metric=name).score(numbers, rows) for name in ("r2", "pearson"))
     if not (possible := max(pearson, 0.0) ** 2) - found > OFF_SCALE:
         return ""
+    remedy = "Train with more epochs or another learning rate" if standardized else "Leave --no-standardize-targets out"
     return (
         f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and would be "
-        f"{formatting.score(possible)} with another offset and scale. Train on labels with mean 0 and standard deviation 1, or "
-        "use only their order."
+        f"{formatting.score(possible)} with another offset and scale. {remedy}, or use only their "
+        "order."
     )
 
 

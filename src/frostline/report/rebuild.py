@@ -122,7 +122,8 @@ def _rebuild(folder: Folder) -> Answer:
     first.sentence += not_by_pipeline(answer)
     first.sentence += in_train(folder.data.report)
     if first.recommended and evidence.split.task_type == REGRESSION:
-        first.sentence += off_scale(evidence.split, held_out_logits(first, first.recommended, evidence.logits)[0])
+        numbers, _ = held_out_logits(first, first.recommended, evidence.logits)
+        first.sentence += off_scale(evidence.split, numbers, standardized=folder.spec.standardize_targets)
     first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None

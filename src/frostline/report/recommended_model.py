@@ -48,7 +48,8 @@ from frostline.training.train import restore, run
 
 SCHEMA_VERSION = 2
 ADAPTER = "adapter"  # the folder of a LoRA run's adapter
-SAME = 0.01  # the largest difference of logits at which a saved model counts as unchanged
+# the largest difference of logits, or of numbers in the unit of the head, at which a saved model counts as unchanged
+SAME = 0.01
 ONLY_FINE_TUNED = (
     "A temperature and a threshold are saved with models of transformers only, and the recommended one is none: "
     "`frostline predict --threshold` sets a threshold."
@@ -296,7 +297,8 @@ class RecommendedRun:
         facts, learned = _saved_before(self.target, self.spec, self.plan.experiment) or ({}, {})
         if facts.get("run") != self.spec.digest or facts.get("trained_again") is not False or facts.get("refit"):
             return None
-        return learned if self._gap(restore(self.spec, self.plan.experiment, learned)) <= SAME else None
+        gap = self._gap(restore(self.spec, self.plan.experiment, learned))
+        return learned if gap <= SAME * self.plan.experiment.problem.unit.scale else None
 
     def _gap(self, logits: NDArray[np.float32]) -> float:
         """The largest difference between these logits of the validation rows and those in the run's result."""
