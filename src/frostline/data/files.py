@@ -491,14 +491,16 @@ def read_record(path: Path) -> dict[str, Any]:
     return facts
 
 
-def require_recorded(folder: Path, facts: Mapping[str, Any], *, optional: Callable[[str], bool]) -> None:
-    """Verify the files of a folder that a record names. Files that are ``optional`` may be missing.
+def require_recorded(
+    folder: Path, files: Mapping[str, Any], *, optional: Callable[[str], bool] = lambda name: False
+) -> None:
+    """Verify the files of a folder whose sizes and checksums a record has. Files that are ``optional`` may be missing.
 
     Raises:
         OSError: A file cannot be read.
         ValueError: A file is missing, or is not what was written.
     """
-    for name, recorded in facts[FILES].items():
+    for name, recorded in files.items():
         parts, file = PurePosixPath(name).parts, folder / name
         if (
             not parts

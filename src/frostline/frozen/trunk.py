@@ -32,7 +32,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.data.files import files_in, read_record, require_recorded, write_record
+from frostline.data.files import FILES, files_in, read_record, require_recorded, write_record
 from frostline.data.wording import first_line, listed
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import Anatomy, Batch, find_layers
@@ -235,7 +235,7 @@ def read_bundle(folder: Path) -> tuple[dict[str, Classifier], Anatomy, Sharing]:
     """
     facts = _facts(folder)
     try:
-        require_recorded(folder, facts, optional=lambda name: False)
+        require_recorded(folder, facts[FILES])
     except (OSError, ValueError) as error:
         raise _damaged(folder, str(error)) from error
     names, trunk = list(facts["tasks"]), facts["trunk"]

@@ -362,10 +362,10 @@ def require_intact(folder: Path) -> None:
     if not (folder / RECORD).is_file():
         return
     try:
-        facts = read_record(folder / RECORD)
-        require_recorded(folder, facts, optional=lambda name: not is_read(name))
+        recorded = read_record(folder / RECORD)[FILES]
+        require_recorded(folder, recorded, optional=lambda name: not is_read(name))
         others = [name for name in files_in(folder) if "/" not in name and is_read(name)]
-        if added := [name for name in others if name not in (RECORD, *facts[FILES])]:
+        if added := [name for name in others if name not in (RECORD, *recorded)]:
             raise ValueError(f"{added[0]} was added")
     except (OSError, ValueError) as error:
         raise FrostlineError(

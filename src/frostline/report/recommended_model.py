@@ -313,9 +313,9 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
     try:
         if not records:
             raise ValueError("frostline did not write it")
-        facts = read_record(target / records[0])
-        require_recorded(target, facts, optional=lambda name: False)
-        if others := files_in(target).keys() - {*facts[FILES], records[0]}:
+        recorded = read_record(target / records[0])[FILES]
+        require_recorded(target, recorded)
+        if others := files_in(target).keys() - {*recorded, records[0]}:
             raise ValueError(f"frostline did not write {min(others)}")
     except (OSError, ValueError) as error:
         aside = set_aside(target, target.parent / DAMAGED)

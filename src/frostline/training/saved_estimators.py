@@ -202,9 +202,9 @@ class SavedEstimator:
     def _require_base(self) -> None:
         """Refuse a copy of the pretrained model that is not what was copied."""
         try:
-            sums = read_record(self.folder / ESTIMATOR)[FILES]
-            copied = {name: one for name, one in sums.items() if name.startswith(f"{BASE}/")}
-            require_recorded(self.folder, {FILES: copied}, optional=lambda name: False)
+            recorded = read_record(self.folder / ESTIMATOR)[FILES]
+            copied = {name: one for name, one in recorded.items() if name.startswith(f"{BASE}/")}
+            require_recorded(self.folder, copied)
         except (OSError, ValueError) as error:
             raise FrostlineError(
                 f"The model in {self.folder / BASE} is not what was copied there ({error}): copy {self.folder} again."
@@ -299,7 +299,7 @@ def read_estimator(folder: str | Path) -> SavedEstimator | None:
         return None
     try:
         record = read_record(folder / ESTIMATOR)
-        require_recorded(folder, {FILES: {ARRAYS: record[FILES].get(ARRAYS)}}, optional=lambda name: False)
+        require_recorded(folder, {ARRAYS: record[FILES].get(ARRAYS)})
         facts, arrays = validated(EstimatorFacts, record), load_file(folder / ARRAYS)
         width, outputs = len(arrays["weights"]), (max(1, len(facts.labels)),)
         shapes: dict[str, tuple[int, ...]] = {"weights": (width, *outputs), "bias": outputs}
