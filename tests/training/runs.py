@@ -1,7 +1,6 @@
 """Runs of a tiny BERT on a small table, for tests of training."""
 
 import json
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -74,12 +73,11 @@ def small_context(model_type, folder, *, dropout=False, packed=True):
     words = draw.integers(FIRST_WORD, GENERIC["vocab_size"], offsets[-1]).astype(np.int32)
     tokens = Tokens({"input_ids": words}, offsets, {"input_ids": model.config.pad_token_id}, np.zeros(72, np.int32))
     new = frozenset(name for name, place in anatomy.places.items() if place in (HEAD, POOLER))
-    pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new, deepcopy(model).cpu)
+    pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new)
     problem = Problem(CLASSIFICATION, words[offsets[:-1]].astype(np.int64) % 3, tokens.lengths, None, "accuracy")
     splits = {"train": np.arange(40), "validation": np.arange(40, 60), "test": np.arange(60, 72)}
     batch, packed = probe_batch(model), packed and is_packable(model)
-    head_token = find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))
-    parts = {OWN_HEAD: head_token}
+    parts = {OWN_HEAD: find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))}
     return with_states(experiment_of(pretrained, tokens, problem, splits, packed=packed, head_tokens=parts), folder)
 
 

@@ -159,11 +159,6 @@ class Way(Strict):
         """The number of last layers that have as many parameters as the low-rank updates; 0 if the rank is given."""
         return int(self.low_rank.split()[1]) if isinstance(self.low_rank, str) else 0
 
-    @property
-    def in_one_training(self) -> "Way":
-        """The same way without phases, to time its steps."""
-        return self.model_copy(update={"order": "at-once", "patience": 0})
-
     def parameters(self, anatomy: "Anatomy", *, pooler: bool = True, seed: int = 0) -> frozenset[str]:
         """Names of the trained parameters of a model. The head is among them, because it is newly initialized.
 

@@ -1,6 +1,6 @@
 """What a plan shows of the parameters of runs: their groups, trained and frozen, and notes on what is unusual about them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from torch import nn
@@ -9,6 +9,7 @@ from frostline.data.wording import ranges
 from frostline.model.anatomy import Anatomy, parameters_in, topmost_modules
 from frostline.model.terms import LAYER, POOLER, layer_number
 from frostline.statistics.recipe import Recipe
+from frostline.training.experiment import Experiment
 from frostline.training.run import Run
 from frostline.training.start import matrix_of, planned
 from frostline.training.updates import optimizer_groups
@@ -27,18 +28,17 @@ class Group:
     modules: tuple[str, ...]  # the topmost modules with no other parameters; paths of consecutive layers are merged
 
 
-def groups_by_tune(
-    runs: Sequence[Run], model_of: Callable[[Run], tuple[nn.Module, Anatomy]]
-) -> dict[Recipe, tuple[Group, ...]]:
-    """The groups of each value of ``tune``. Those of its first seed, if it trains other layers with each seed.
-
-    ``model_of`` gives the model of a run, with its head, and the layers of the model.
-    """
+def groups_by_tune(runs: Sequence[Run], experiment: Experiment) -> dict[Recipe, tuple[Group, ...]]:
+    """The groups of each value of ``tune``. Those of its first seed, if it trains other layers with each seed."""
     alike: dict[Recipe, dict[float | None, Run]] = {}
     for run in runs:
         alike.setdefault(run.recipe, {}).setdefault(run.learning_rate, run)
-    by_tune = {tune: list(by_rate.values()) for tune, by_rate in alike.items()}
-    return {tune: groups_of(some, *model_of(some[0])) for tune, some in by_tune.items()}
+    found = {}
+    for tune, by_rate in alike.items():
+        some = list(by_rate.values())
+        own = experiment.for_run(some[0]).pretrained
+        found[tune] = groups_of(some, own.model, own.anatomy)
+    return found
 
 
 def notes_on_seeds(runs: Sequence[Run], anatomy: Anatomy) -> Iterator[str]:

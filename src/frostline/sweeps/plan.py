@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from frostline import FrostlineError
 from frostline.data.load import Data
@@ -18,7 +17,7 @@ from frostline.frozen.cache import CacheKey, cache_folder, similar_recipes
 from frostline.frozen.exactness import Check, check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
 from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, missing_rows
-from frostline.model.anatomy import Anatomy, count_parameters
+from frostline.model.anatomy import count_parameters
 from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD, HeadKind
@@ -174,12 +173,7 @@ class Plan:
     @cached_property
     def groups(self) -> dict[Recipe, tuple[Group, ...]]:
         """The groups of parameters, trained and frozen, by recipe."""
-
-        def model_of(run: Run) -> tuple[nn.Module, Anatomy]:
-            own = self.experiment.for_run(run).pretrained
-            return own.model, own.anatomy
-
-        return groups_by_tune(self.runs, model_of)
+        return groups_by_tune(self.runs, self.experiment)
 
     @property
     def trained(self) -> dict[Recipe, int]:

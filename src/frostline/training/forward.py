@@ -87,20 +87,15 @@ def training_batches(experiment: Experiment, spec: Run) -> Iterator[Rows]:
         yield from (mixed[n : n + size] for n in range(0, len(mixed), size))
 
 
-@contextmanager
-def checkpointed(layers: Sequence[nn.Module], upper: UpperModel, dropout: Dropout | None) -> Iterator[None]:
-    """While the context is open, forward passes with gradients keep only the inputs of these layers.
+def checkpointed(forward: Callable[..., Any], upper: UpperModel, dropout: Dropout | None) -> Callable[..., Any]:
+    """The forward of a layer, which keeps only its inputs if it computes gradients.
 
     Args:
-        layers: Layers of the model.
-        upper: Runs them.
-        dropout: Draws their dropout masks; None: torch's generators do.
+        forward: The layer's own.
+        upper: Runs the layer.
+        dropout: Draws its dropout masks; None: torch's generators do.
     """
-    with forwards_replaced({layer: _forward(layer.forward, upper, dropout) for layer in layers}):
-        yield
 
-
-def _forward(forward: Callable[..., Any], upper: UpperModel, dropout: Dropout | None) -> Callable[..., Any]:
     def checkpointed_forward(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
@@ -209,6 +204,7 @@ def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[F
     sparse = runs == 1 and not experiment.worker.as_trainer and not specs[0].way.towards_pretrained
     sparse = sparse and experiment.machine.precision != "float16"  # steps with scaled losses need dense gradients
     cut = experiment.cut(specs[0])
+    layers = pretrained.anatomy.layers(pretrained.model)[cut or 0 :] if specs[0].gradient_checkpointing else ()
     with (
         packable(pretrained.model) if experiment.packed else nullcontext() as packing,
         sparse_gradients(pretrained.model) if sparse else nullcontext(),
@@ -216,9 +212,7 @@ def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[F
         cut_at(
             pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=experiment.head_token
         ) as upper,
-        checkpointed(pretrained.anatomy.layers(pretrained.model)[cut or 0 :], upper, dropout)
-        if specs[0].gradient_checkpointing
-        else nullcontext(),
+        forwards_replaced({layer: checkpointed(layer.forward, upper, dropout) for layer in layers}),
         random_state_restored(experiment.machine.device),  # for dropout without nn.Dropout
         _reader(experiment, cut) as reader,
     ):
