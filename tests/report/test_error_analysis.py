@@ -42,6 +42,7 @@ def test_a_merged_confusion_matrix_counts_every_example() -> None:
     matrix, label = np.array(counts(table)), int(str(table.records()[0]["true"]))
     assert matrix.sum() == 500
     assert table.records()[-1]["true"] == "20 others" and "20 others are summed" in table.caption
+    assert [row[n].shade[0] for n, (_, row) in enumerate(table.entries(), 1)] == [*["right"] * 10, ""]  # not all others
     assert matrix[0].sum() == (targets == label).sum()
     assert matrix[0, 0] == ((targets == label) & (predictions == label)).sum()
 

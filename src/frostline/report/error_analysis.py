@@ -205,19 +205,23 @@ def confusion_table(
     caption = f"A row for each true {label}, a column for each predicted {label}."
     if of_words:
         caption += " The first word of an entity and the words after it count alike."
-    if len(labels) > MAX_CLASSES:
+    alone = len(labels)  # classes with a row of their own
+    if alone > MAX_CLASSES:
         wrong = counts - np.diag(np.diag(counts))
         order = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")
         shown, others = np.sort(order[: MAX_CLASSES - 2]), order[MAX_CLASSES - 2 :]
         groups: list[list[int]] = [*([n] for n in shown.tolist()), others.tolist()]
+        alone = len(shown)
         counts = np.array([[counts[np.ix_(one, two)].sum() for two in groups] for one in groups])
         labels = [*(labels[n] for n in shown), f"{len(others)} others"]
-        caption += f" Only the most confused classes are shown; the {len(others)} others are summed."
+        caption += (
+            f" Only the most confused classes are shown; the {len(others)} others are summed, errors among them too."
+        )
 
     def column(m: int) -> Column:
         def shade(n: int) -> tuple[str, float]:
             total = int(counts[n].sum())
-            return "right" if n == m else "", float(counts[n, m] / total) if total else 0.0
+            return "right" if n == m < alone else "", float(counts[n, m] / total) if total else 0.0
 
         count: dict[str, Any] = {"show": formatting.count, "of": lambda n: int(counts[n, m]), "shade": shade}
         return Column(f"predicted {labels[m]}", labels[m], user_text="title", **count)
