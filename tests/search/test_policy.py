@@ -293,6 +293,8 @@ def test_the_initial_design() -> None:
     assert [(one.recipe, one.learning_rate) for one in rates.candidates] == [("last 2", 1e-4), ("last 2", 2e-4)]
     assert [(one.recipe, one.learning_rate) for one in full.candidates] == [("full", 1e-4), ("full", 5e-5)]
     assert full.why == "Train full fine-tuning."
+    _, rate, _ = initial_design(nothing_seen(learning_rates=(1e-4,)).space, 1)
+    assert rate.why == "Train k = 2, where a run is cheap." and rates.why.startswith("Compare learning rates at k = 2")
     _, batches = run_search(nothing_seen(start_k=4), exact(RISING))
     assert {one.recipe for one in batches[1].candidates} == {"last 4"}
 

@@ -87,9 +87,10 @@ def head_first(space: SearchSpace) -> Batch:
 
 
 def rates_at_first(space: SearchSpace) -> Batch:
-    """A small k at the two highest learning rates."""
+    """A small k at the two highest learning rates, or at the only one."""
     some = tuple(Candidate(space.first, one, space.seeds[0]) for one in space.learning_rates[-2:])
-    return Batch(some, f"Compare learning rates at {in_words(space.first)}, where a run is cheap.")
+    what = "Compare learning rates at" if some[1:] else "Train"
+    return Batch(some, f"{what} {in_words(space.first)}, where a run is cheap.")
 
 
 def reference_at(space: SearchSpace, rate: float, workers: int) -> Batch:
