@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isclose
+from typing import Any
 
 from frostline.statistics.analysis_settings import AnalysisSettings, seeds_to_decide
 from frostline.statistics.answer import (
@@ -34,58 +35,42 @@ from frostline.statistics.run_result import Alternative, RunResult
 DECIDED, UNDECIDED, UNDEFINED = "decided", "undecided", "undefined"  # verdicts
 
 
-def share_point(
-    cells: Sequence[Cell],
-    reference: Cell | None,
-    target: float,
-    *,
-    corrected: bool,
-    by_mean: bool,
-) -> OperatingPoint:
-    """The smallest k that reaches a share of the reference.
-
-    Args:
-        cells: In the order of k.
-        reference: The cell that all are compared with.
-        target: The share.
-        corrected: Whether the share is of the gain over the constant baseline instead of the score.
-        by_mean: Whether the verdict depends on the means only.
-    """
-
-    def share_of(cell: Cell) -> Ratio | None:
-        return cell.share_corrected if corrected else cell.share
-
-    of_reference = share_of(reference) if reference else None
-    defined = of_reference is not None and of_reference.estimate is not None
-    point = OperatingPoint(target=target, corrected=corrected, verdict=UNDEFINED)
-    return _found(point, cells, reference, list(map(share_of, cells)), target, by_mean=by_mean) if defined else point
-
-
-def _found(
-    point: OperatingPoint,
+def _point(
     cells: Sequence[Cell],
     reference: Cell | None,
     intervals: Sequence[Ratio | Difference | None],
     threshold: float,
     *,
     by_mean: bool = False,
+    **goal: Any,
 ) -> OperatingPoint:
-    """The point with the smallest k whose interval reaches the threshold."""
+    """The smallest k whose interval reaches a threshold; undefined if that of the reference is.
+
+    Args:
+        cells: In the order of k.
+        reference: The cell that all are compared with.
+        intervals: Of each cell: its share, or its difference from the reference.
+        threshold: Of that.
+        by_mean: Whether the verdict depends on the means only.
+        goal: What the threshold stands for, as the point has it.
+    """
+    known = [(cell, one) for cell, one in zip(cells, intervals, strict=True) if one and one.estimate is not None]
+    if not any(cell is reference for cell, _ in known):
+        return OperatingPoint(**goal, verdict=UNDEFINED)
     estimate = confident = not_ruled_out = None
-    for cell, interval in zip(cells, intervals, strict=True):
-        if interval is not None and interval.estimate is not None:
-            if estimate is None and interval.estimate >= threshold:
-                estimate = cell.recipe
-            whole = interval.low is not None and interval.low >= threshold
-            if confident is None and (cell is reference or whole):
-                confident = cell.recipe
-            if not_ruled_out is None and (interval.high is None or interval.high >= threshold):
-                not_ruled_out = cell.recipe
+    for cell, interval in known:
+        assert interval.estimate is not None
+        if estimate is None and interval.estimate >= threshold:
+            estimate = cell.recipe
+        whole = interval.low is not None and interval.low >= threshold
+        if confident is None and (cell is reference or whole):
+            confident = cell.recipe
+        if not_ruled_out is None and (interval.high is None or interval.high >= threshold):
+            not_ruled_out = cell.recipe
         if cell is reference:
             break
-    decided = estimate is not None if by_mean else confident == not_ruled_out
-    verdict = DECIDED if decided else UNDECIDED
-    return replace(point, estimate=estimate, confident=confident, not_ruled_out=not_ruled_out, verdict=verdict)
+    verdict = DECIDED if (estimate is not None if by_mean else confident == not_ruled_out) else UNDECIDED
+    return OperatingPoint(**goal, estimate=estimate, confident=confident, not_ruled_out=not_ruled_out, verdict=verdict)
 
 
 ITSELF = Ratio(1.0, 1.0, 1.0)  # the reference's share of itself
@@ -222,15 +207,14 @@ def _decide(
 
 def _points(cells: Sequence[Cell], reference: Cell | None, settings: AnalysisSettings) -> list[OperatingPoint]:
     """Every operating point: shares of the score, shares of the gain, and the margin."""
+    shares = {False: [cell.share for cell in cells], True: [cell.share_corrected for cell in cells]}
     points = [
-        share_point(cells, reference, share, corrected=corrected, by_mean=settings.by_mean)
-        for corrected in (False, True)
+        _point(cells, reference, some, share, by_mean=settings.by_mean, target=share, corrected=corrected)
+        for corrected, some in shares.items()
         for share in settings.targets
     ]
-    within = OperatingPoint(margin=settings.margin, verdict=UNDEFINED)
-    if reference is not None:
-        within = _found(within, cells, reference, [cell.difference for cell in cells], -settings.margin)
-    return [*points, within]
+    differences = [cell.difference for cell in cells]
+    return [*points, _point(cells, reference, differences, -settings.margin, margin=settings.margin)]
 
 
 def _relate(cells: Sequence[Cell], reference: Cell | None) -> None:
