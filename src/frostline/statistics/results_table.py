@@ -32,14 +32,12 @@ class Row:
     """A row as it stands in the table.
 
     Attributes:
-        number: Its number in the table.
         run: Its run. If the row has frozen layers, what it tunes is known only with the number of all layers.
         frozen: How many layers are frozen, if the table counts these.
         layers: The number of layers of the model, if the row has it.
         chance: The score of the best constant prediction, if the row has it.
     """
 
-    number: int
     run: RunResult
     frozen: int | None
     layers: int | None
@@ -242,7 +240,6 @@ class RowReader:
             layers = self._number("tuned_layers", n)  # full fine-tuning tunes all layers
         size = number["train_size"]
         return Row(
-            number=int(self.table.rows[n]),
             run=replace(run, recipe=recipe, train_size=None if size is None else int(size)),
             frozen=frozen,
             layers=None if layers is None else int(layers),
@@ -416,10 +413,10 @@ def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float]) -> R
     model, task, metric = rows[0].run.model, rows[0].run.task, str(rows[0].run.metric)
     layers = _layers(table, rows)
     for name, words in (("train_size", "train size"), ("num_train_epochs", "number of epochs")):
-        without = [row.number for row in rows if getattr(row.run, name) is None]
+        without = [row.run.run for row in rows if getattr(row.run, name) is None]
         if 0 < len(without) < len(rows):
             raise FrostlineError(
-                f"{table.name}, row {without[0]}: the {words} is missing, which other rows of {task} have."
+                f"{table.name}, {without[0]}: the {words} is missing, which other rows of {task} have."
             )
     runs = [_of_layers(row, layers) for row in rows]
     _refuse_some_learning_rates(table, runs)
@@ -458,7 +455,7 @@ def _layers(table: Table, rows: Sequence[Row]) -> int | None:
     too_deep = [row for row in rows if layers is not None and max(row.frozen or 0, row.run.recipe.k or 0) > layers]
     if too_deep:
         raise FrostlineError(
-            f"{table.name}, row {too_deep[0].number}: that is more layers than the {layers} of {model}; correct it, or give the "
+            f"{table.name}, {too_deep[0].run.run}: that is more layers than the {layers} of {model}; correct it, or give the "
             "number of layers with --set layers=L."
         )
     return layers

@@ -47,7 +47,6 @@ from frostline.statistics.cells import outcomes_at_each_size, total
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.search_record import SearchRecord
-from frostline.training.result import ProbeReport
 
 
 def write_page(folder: Folder, answer: Answer) -> None:
@@ -62,10 +61,11 @@ def write_page(folder: Folder, answer: Answer) -> None:
     }
     curves = curves_of(answer, price=answer.price, tested=answer.tested, ways=ways)
     recommended, errors = answer.sizes[0].recommended, errors_of_recommended(folder, answer)
-    tables = _tables(folder, answer, runs)
+    search = SearchRecord.model_validate(answer.search) if answer.search else None
+    tables = _tables(folder, answer, runs, search)
     figures = dict(curves.figures)
-    if answer.search and answer.search["probes"]:
-        figures["probe_curve"] = probe_curve(ProbeReport.model_validate(answer.search["probes"]))
+    if search and search.probes:
+        figures["probe_curve"] = probe_curve(search.probes)
     if answer.calibration:
         figures["reliability"] = reliability(answer.calibration)
     text = render(
@@ -112,7 +112,9 @@ def _remove_older(out: Path, tables: Collection[str], figures: Collection[str]) 
                 remove(path.with_suffix(f".{kind}"), inside=out)
 
 
-def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
+def _tables(
+    folder: Folder, answer: Answer, runs: Sequence[RunResult], search: SearchRecord | None
+) -> dict[str, ReportTable]:
     """The tables of runs, data, classes and search, by name. A table that would be about nothing is left out."""
     labels, task_type, results = folder.identity.labels, answer.task_type, folder.results
     firsts = {cell.recipe: cell.points[0].run for cell in answer.sizes[0].cells if cell.points}
@@ -121,8 +123,7 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     tables = [failed_runs_table(runs), splits_table(folder.data), audit_table(audits)]
     if labels:
         tables.append(classes_table(folder.data, labels, task_type))
-    if answer.search:
-        search = SearchRecord.model_validate(answer.search)
+    if search:
         tables.append(search_table(search))
         if search.probes:
             tables.append(probe_table(search.probes))
