@@ -124,7 +124,7 @@ class RecordedRuns:
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
         """The mean score of every choice by its name, over these seeds; none if all of its runs failed."""
         known = {one: float(np.mean(scores)) for one in self.recipes if (scores := self.scores(one, seeds))}
-        return known | {name: self.evidence.alone(name)["score"] for name in self.alternatives}
+        return known | {name: float(self.evidence[name][0]) for name in self.alternatives}
 
     @cached_property
     def costs(self) -> dict[str, float]:
@@ -232,12 +232,13 @@ def _nothing_seen(runs: RecordedRuns, recipes: Sequence[Recipe], seeds: Sequence
         layers=runs.folder.identity.layers,
         shares={one.recipe: row.tuned_share or 0.0 for one, row in runs.rows.items() if one.recipe.is_way},
     )
+    lows = [runs.evidence.alone(name).low for name in runs.alternatives]
     return Observations(
         space,
         Rule.of(AnalysisSettings(), runs.labelled.chance),
         runs.evidence,
         alternatives=tuple(map(Recipe, runs.alternatives)),
-        alternative_score=max((runs.evidence.alone(name)["low"] for name in runs.alternatives), default=-np.inf),
+        alternative_score=max((low for low in lows if low is not None), default=-np.inf),
         workers=WORKERS,
     )
 

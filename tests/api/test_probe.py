@@ -37,6 +37,7 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
         assert " nan" not in page and ">nan" not in page
         no_score = name == "one"
         assert (probed.report.best.validation is None) == no_score == ("No probe has a" in page)
+        assert (probed.report.high is None) == no_score
 
 
 def test_another_label_column_needs_no_forward_pass(tiny_bert: Path, tables: dict[str, Any], empty_cache: Path) -> None:

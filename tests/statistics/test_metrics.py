@@ -139,8 +139,8 @@ def test_scores_of_each_label_and_intervals_by_text() -> None:
         assert one.precision.estimate == pytest.approx(sk.precision_score(y, said))
     evidence = RunPredictions(split, {"run": logits}.__getitem__)
     found = evidence.alone("run")
-    assert evidence.rows_of(["run"]) == 50 and found["low"] < found["score"] < found["high"]
-    assert found["score"] == pytest.approx(sk.f1_score(targets[:50], logits[:50] >= 0, average="micro"))
+    assert evidence.rows_of(["run"]) == 50 and found.low < found.estimate < found.high
+    assert found.estimate == pytest.approx(sk.f1_score(targets[:50], logits[:50] >= 0, average="micro"))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRES
 from frostline.statistics.answer import CalibrationError, ClassScores
 from frostline.statistics.class_outputs import OUTPUTS, calibration, intervals_by_class
 from frostline.statistics.inference import Ratio
-from frostline.statistics.metrics import defined, metrics_for
+from frostline.statistics.metrics import metrics_for
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.training.saved_estimators import read_estimator
 
@@ -516,14 +516,9 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
     names = [metric.name for metric in metrics_for(predictions.task_type, len(labels), labels)]
     first = Labelled.of(examples, predictions.task_type, labels, names[0])
     splits = {name: replace(first, metric=name) for name in names}
-    scores = {}
-    for name, split in splits.items():
-        found = RunPredictions(split, lambda run: outputs).alone("")
-        score, low, high = (defined(found[key]) for key in ("score", "low", "high"))
-        scores[name] = Ratio(None, None, None) if score is None else Ratio(score, low, high)
     return Evaluation(
         examples=len(examples),
-        scores=scores,
+        scores={name: RunPredictions(split, lambda run: outputs).alone("") for name, split in splits.items()},
         classes=intervals_by_class(splits[names[0]], outputs) if labels else [],
         calibration=_calibration(predictions, rows, first) if isinstance(predictions, Predictions) and labels else None,
     )

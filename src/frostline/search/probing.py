@@ -138,8 +138,8 @@ def probe_layers(
         tfidf_score=None if words is None else defined(split.score(words.logits(validation, "validation"), every)),
         probes=tuple(probes.values()),
         best=probes[best.input],
-        low=defined(interval["low"]),
-        high=defined(interval["high"]),
+        low=interval.low,
+        high=interval.high,
         notes=(
             *(note for note in data.notes if note != NO_TEST_SET),
             *notes_on_tokens(experiment.tokens, pretrained.tokenizer, pretrained.folder),

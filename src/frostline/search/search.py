@@ -175,6 +175,7 @@ class Search:
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
+        lows = [evidence.alone(name).low for name in defined]
         costs, shortest, space = plan.cost_model, min(spec.num_train_epochs), {}
         one_each, anatomy = {one.recipe: run for one, run in runs.items()}, plan.experiment.pretrained.anatomy
 
@@ -205,7 +206,7 @@ class Search:
             budget_given=budget,
             own_rows=bool(identity.folds),
             alternatives=tuple(map(Recipe, defined)),
-            alternative_score=max((evidence.alone(name)["low"] for name in defined), default=-math.inf),
+            alternative_score=max((low for low in lows if low is not None), default=-math.inf),
             workers=together or run_here(plan, runs),
             stacked=1 if together or driver is not None else stacked_on_gpu(plan, runs),
         )

@@ -306,7 +306,7 @@ LARGEST = 10  # a bound that is farther than this from the estimate counts as no
 
 @dataclass(frozen=True)
 class Ratio:
-    """A share and its interval, or its range over runs. None: undefined, or unbounded on that side."""
+    """A share or a score with its interval, or its range over runs. None: undefined, or unbounded on that side."""
 
     estimate: float | None
     low: float | None

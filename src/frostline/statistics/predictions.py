@@ -23,6 +23,7 @@ from frostline.statistics.evidence import Scores, by_seed, same_seeds, summary_w
 from frostline.statistics.inference import (
     QUANTILE,
     Pair,
+    Ratio,
     Summary,
     corrected_quantile,
     is_above,
@@ -35,7 +36,7 @@ from frostline.statistics.inference import (
     squares_of_rows,
     unpaired,
 )
-from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
+from frostline.statistics.metrics import METRICS, chance, check_metric, defined, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
 from frostline.statistics.run_result import WORDS, Scored
 
@@ -193,7 +194,8 @@ class RunPredictions:
         if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self._baseline(runs)):
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
-        return any(self.alone(run.run, quantile)["low"] > self._baseline([run]) for run in runs)
+        lows = ((run, self.alone(run.run, quantile).low) for run in runs)
+        return any(low is not None and low > self._baseline([run]) for run, low in lows)
 
     def summary(self, runs: Sequence[Scored]) -> Summary:
         scores = np.array([self[run.run] for run in runs]).reshape(len(runs), 1 + len(self.groups))
@@ -253,12 +255,14 @@ class RunPredictions:
             self.on_folds[key] = self._scores_on(self.logits(run), rows)
         return self.on_folds[key]
 
-    def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
-        """The score of one run, and its interval for the sample of rows."""
+    def alone(self, run: str, quantile: float = QUANTILE) -> Ratio:
+        """The score of one run, and its interval for the sample of rows. None: undefined, or unbounded on that side."""
         score, *left_out = self[run]
         low, high = score_interval(score, np.array(left_out), self._max_row_effect(self._rows_scored(run)), quantile)
+        if not np.isfinite(score):
+            return Ratio(None, None, None)
         low, high = METRICS[self.metric].clipped(float(score), low, high)
-        return {"score": float(score), "low": low, "high": high}
+        return Ratio(float(score), defined(low), defined(high))
 
     def rows_of(self, runs: Iterable[str]) -> int:
         return int(self._scored_by(runs).sum())
