@@ -161,7 +161,8 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
 
 
 def columns_of(folder: Path, text: str, pair: str | None) -> None:
-    facts = {"columns": {"text": text, "text_pair": pair, "label": "label"}}
+    columns = {"text": text, "text_pair": pair, "label": "label"}
+    facts = {"task": "t", "task_type": "text-classification", "labels": ["0", "1"], "columns": columns}
     write_record(folder / "frostline.json", facts, files_in(folder).values(), inside=folder)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.columns import Columns
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
 from loaded import frame, loaded, refused, sentence_of
@@ -80,16 +81,18 @@ def test_refused_data(options: dict[str, Any], message: str) -> None:
 
 def test_the_column_that_the_model_was_trained_on_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,coment\n1,good\n")
-    missing = sentence_of(read_unlabelled, tmp_path / "a.csv", trained={"text": "comment"})
+    missing = sentence_of(read_unlabelled, tmp_path / "a.csv", trained=Columns(text="comment"))
     assert "no column 'comment' (did you mean 'coment'?), which the model was trained on" in missing
-    assert read_unlabelled(tmp_path / "a.csv", text_column="coment", trained={"text": "comment"})[0].texts == ("good",)
-    texts, _ = read_unlabelled(frame(2), trained={"text": "comment"})  # another column has a common name
+    assert read_unlabelled(tmp_path / "a.csv", text_column="coment", trained=Columns(text="comment"))[0].texts == (
+        "good",
+    )
+    texts, _ = read_unlabelled(frame(2), trained=Columns(text="comment"))  # another column has a common name
     assert texts.texts == tuple(frame(2)["text"])
 
 
 def test_another_second_text_leaves_the_first_where_it_was_in_training() -> None:
     table = pd.DataFrame({"title": ["A"], "body": ["B"], "summary": ["C"]})  # "body" is a common name
-    trained = {"text": "title", "text_pair": "body"}
+    trained = Columns(text="title", text_pair="body")
     texts, columns = read_unlabelled(table, trained=trained, text_pair_column="summary")
     assert (columns.text, texts.texts, texts.pairs) == ("title", ("A",), ("C",))
     assert "no column 'sumary' (did you mean 'summary'?)" in sentence_of(
@@ -125,7 +128,7 @@ OF_WORDS = "the table has sentences of words, but the model reads whole texts; g
 OF_TEXTS = "the table has texts, but the model tags words; give a CoNLL file or lists of words."
 
 
-@pytest.mark.parametrize("trained", [None, {"text": "review"}])
+@pytest.mark.parametrize("trained", [None, Columns(text="review")])
 @pytest.mark.parametrize(
     ("name", "content", "task_type", "message"),
     [
@@ -135,7 +138,7 @@ OF_TEXTS = "the table has texts, but the model tags words; give a CoNLL file or 
     ],
 )
 def test_tables_for_another_kind_of_model_are_refused(
-    tmp_path: Path, name: str, content: str, task_type: str | None, message: str, trained: dict[str, str | None] | None
+    tmp_path: Path, name: str, content: str, task_type: str | None, message: str, trained: Columns | None
 ) -> None:
     (tmp_path / name).write_text(content)
     sentence = sentence_of(read_unlabelled, tmp_path / name, trained=trained, task_type=task_type)
@@ -171,7 +174,7 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
     ):
         remedy = "and CSV files hold no lists; save the table as JSON lines or Parquet"
         assert f"is a list written as a text, {remedy}" in refused(**options)
-    sentence = sentence_of(read_unlabelled, tmp_path / "t.csv", trained={"text": "tokens"}, task_type=TOKENS)
+    sentence = sentence_of(read_unlabelled, tmp_path / "t.csv", trained=Columns(text="tokens"), task_type=TOKENS)
     assert "save the table as JSON lines or Parquet" in sentence
 
 

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.bundle_inputs import models_of_tasks
-from frostline.api.prediction import Outputs, Predictions, as_texts, require_shape, text_cells, trained_columns
+from frostline.api.prediction import Outputs, Predictions, as_texts, require_shape, text_cells, trained_task
+from frostline.data.columns import Columns
 from frostline.data.examples import Texts
 from frostline.data.files import make_folder
 from frostline.data.wording import first_line
@@ -222,11 +223,11 @@ def load_bundle(folder: str | Path) -> Bundle:
     return Bundle(folder)
 
 
-def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that all tasks of a bundle were trained on; None if they differ or are not known."""
-    columns = [trained_columns(task_folder(folder, task)) for task in task_names(folder)]
-    inputs = [None if one is None else {name: one.get(name) for name in ("text", "text_pair")} for one in columns]
-    return inputs[0] if all(one == inputs[0] for one in inputs) else None
+def bundle_columns(folder: str | Path) -> Columns | None:
+    """The columns of the texts that all tasks of a bundle were trained on; None if they differ or are not known."""
+    tasks = [trained_task(task_folder(folder, task)) for task in task_names(folder)]
+    known = {Columns(text=one.columns.text, text_pair=one.columns.text_pair) if one else None for one in tasks}
+    return known.pop() if len(known) == 1 else None
 
 
 def joined(predictions: Mapping[str, Predictions]) -> Iterator[dict[str, Any]]:

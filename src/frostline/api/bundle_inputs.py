@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from frostline import FrostlineError
-from frostline.api.prediction import require_model, trained_columns
+from frostline.api.prediction import require_model, trained_task
 from frostline.data.files import FILES, file_name, files_in, read_record
 from frostline.data.wording import listed, quoted
 from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
@@ -23,8 +23,8 @@ def models_of_tasks(
     if len(folders) < 2:
         raise FrostlineError("A bundle needs at least two models: give the folders of several fine-tuned models.")
     tasks = dict(zip(_task_names(folders, names), folders, strict=True))
-    trained = {name: trained_columns(folder) for name, folder in tasks.items()}
-    pairs = {name: one.get("text_pair") is not None for name, one in trained.items() if one}
+    trained = {name: trained_task(folder) for name, folder in tasks.items()}
+    pairs = {name: one.columns.text_pair is not None for name, one in trained.items() if one}
     both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
     if all(both):
         raise FrostlineError(

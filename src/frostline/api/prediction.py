@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
+from frostline.data.columns import Columns
 from frostline.data.examples import Examples, Texts
 from frostline.data.files import read_record, validated
 from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESSION, TOKENS
@@ -290,32 +291,26 @@ def predicts_tags(folder: str | Path) -> bool:
     return is_tagger(Path(folder)) if saved is None else saved.facts.task_type == TOKENS
 
 
-def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a model was trained on; None if frostline did not train it.
-
-    Raises:
-        FrostlineError: The file that names them is damaged.
-    """
-    record = _record_of(folder)
-    return None if record is None else record["columns"]
-
-
 def trained_task(folder: str | Path) -> Task | None:
     """The task that a model was trained on; None if frostline did not train it.
 
     Raises:
         FrostlineError: The file that describes it is damaged.
     """
-    record = _record_of(folder)
-    if record is None:
-        return None
-    try:
-        found = {name: record[name] for name in ("task_type", "labels", "columns")}
-        return validated(Task, {"name": record["task"], **found})
-    except (ValueError, KeyError) as error:
-        raise FrostlineError(
-            f"The record of the model in {folder} is damaged ({first_line(error)}): copy it again."
-        ) from error
+    # a sweep that saves an estimator writes both, and the task into the first
+    for path in (Path(folder) / name for name in (ESTIMATOR, RECORD)):
+        if not path.is_file():
+            continue
+        try:
+            record = read_record(path)
+            if "task" in record:
+                found = {name: record[name] for name in ("task_type", "labels", "columns")}
+                return validated(Task, {"name": record["task"], **found})
+        except (OSError, ValueError, KeyError) as error:
+            raise FrostlineError(
+                f"{path} is damaged ({first_line(error)}): copy it again, or remove it and name the columns with --text-column."
+            ) from error
+    return None
 
 
 def refit_rows(folder: str | Path) -> int | None:
@@ -326,23 +321,6 @@ def refit_rows(folder: str | Path) -> int | None:
         return None
     rows = refit.get("rows") if isinstance(refit, dict) else None
     return rows if isinstance(rows, int) else None
-
-
-def _record_of(folder: str | Path) -> dict[str, Any] | None:
-    """What frostline has written beside a model, with its columns; None if there is no such file."""
-    # a sweep that saves an estimator writes both, and the task into the first
-    for path in (Path(folder) / name for name in (ESTIMATOR, RECORD)):
-        if not path.is_file():
-            continue
-        try:
-            record = read_record(path)
-        except (OSError, ValueError) as error:
-            raise FrostlineError(
-                f"{path} is damaged ({error}): copy it again, or remove it and name the columns with --text-column."
-            ) from error
-        if isinstance(record.get("columns"), dict) and "text" in record["columns"]:
-            return record
-    return None
 
 
 def predict(
@@ -383,7 +361,7 @@ def predict(
     require_model(folder)
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
-    saved, of_words = read_estimator(folder), predicts_tags(folder)
+    saved, of_words, task = read_estimator(folder), predicts_tags(folder), trained_task(folder)
     # wrong options are refused before the model is loaded
     of_text = {"--threshold": threshold, "--text-pair-column": text_pair_column}
     if of_words and (given := [flag for flag, value in of_text.items() if value is not None]):
@@ -394,11 +372,11 @@ def predict(
         raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
     if threshold is not None:
         _probability(threshold)
-        if task := trained_task(folder):
+        if task:
             Outputs.of_task(task.task_type, task.labels, threshold)
     texts = as_texts(
         texts,
-        trained_columns(folder),
+        task.columns if task else None,
         of_words=of_words,
         text_column=text_column,
         text_pair_column=text_pair_column,
@@ -432,7 +410,7 @@ def predict(
     return outputs.of_logits(texts, logits, truncated)
 
 
-def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words: bool = False, **columns: Any) -> Texts:
+def as_texts(source: Any, trained: Columns | None, *, of_words: bool = False, **columns: Any) -> Texts:
     """The texts of a table or a list, for a model that was ``trained`` on these columns; with ``of_words`` sentences.
 
     ``columns`` and the encoding are those of :func:`frostline.data.load.read_unlabelled`.
@@ -457,8 +435,8 @@ def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words:
 
 def require_shape(folder: Path, texts: Texts) -> None:
     """Refuse single texts for a model that was trained on pairs, and pairs for one that was trained on single texts."""
-    columns = trained_columns(folder)
-    if columns and (columns.get("text_pair") is None) != (texts.pairs is None):
+    task = trained_task(folder)
+    if task and (task.columns.text_pair is None) != (texts.pairs is None):
         trained, given = ("single texts", "pairs") if texts.pairs is not None else ("pairs of texts", "single texts")
         raise FrostlineError(
             f"{texts.name} has {given}, but the model in {folder} was trained on {trained}: name the columns with "

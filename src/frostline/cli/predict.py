@@ -85,7 +85,7 @@ class Reading:
     ] = None
 
     def read(
-        self, file: Path, trained: Mapping[str, str | None] | None, *, of_words: bool, tag_column: int | None = None
+        self, file: Path, trained: "Columns | None", *, of_words: bool, tag_column: int | None = None
     ) -> "tuple[Table, Texts, Columns]":
         """A table, its texts, and their columns, for a model that was trained on these columns."""
         from frostline.data.load import read_unlabelled
@@ -172,7 +172,7 @@ def predict(
     adds columns of the file, such as an id.
     """
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import predicts_tags, require_model, trained_columns
+    from frostline.api.prediction import predicts_tags, require_model, trained_task
     from frostline.data.checks import notes_on_new
     from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
@@ -184,8 +184,9 @@ def predict(
     if several:
         _refuse_options(model, options)
         from frostline.api.bundle import bundle_columns, joined, load_bundle
-    trained_on = bundle_columns(model) if several else trained_columns(model)
-    table, texts, columns = reading.read(file, trained_on, of_words=of_words)
+    trained_on = trained_task(model)
+    trained = bundle_columns(model) if several else trained_on.columns if trained_on else None
+    table, texts, columns = reading.read(file, trained, of_words=of_words)
     copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
     notes = list(table.notes)
     _require_storable(target, texts, copied)
@@ -229,7 +230,7 @@ def evaluate(
     """
     from frostline.api.prediction import evaluate as evaluation_of
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import refit_rows, require_model, trained_columns, trained_task
+    from frostline.api.prediction import refit_rows, require_model, trained_task
     from frostline.data.checks import notes_on_new
     from frostline.data.load import labelled_rows
     from frostline.data.reader import require_file
@@ -250,7 +251,7 @@ def evaluate(
     if label_column is not None:
         task = replace(task, columns=replace(task.columns, label=label_column, indicators=()))
     of_words = task.task_type == TOKENS
-    table, _, columns = reading.read(file, trained_columns(model), of_words=of_words, tag_column=tag_column)
+    table, _, columns = reading.read(file, task.columns, of_words=of_words, tag_column=tag_column)
     for name in task.columns.of_labels:
         table.require_column(name, f" with labels; pass one of {listed(table.columns)} with --label-column")
     labelled = labelled_rows(table, task, columns)

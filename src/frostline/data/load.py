@@ -189,13 +189,13 @@ def read_unlabelled(
     encoding: str | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
-    trained: Mapping[str, str | None] | None = None,
+    trained: Columns | None = None,
     task_type: str | None = None,
 ) -> tuple[Texts, Columns]:
     """The texts of a table for prediction (sentences, if the model's task is token classification), and their columns.
 
-    Labels are ignored. ``trained`` are the columns ``text`` and ``text_pair`` that the model was trained on. They are used if the
-    table has them and the user gives no column. The source may be a table that has been read.
+    Labels are ignored. ``trained`` are the columns that the model was trained on. Those of the texts are used if the table has
+    them and the user gives no column. The source may be a table that has been read.
     """
     table = source
     if not isinstance(source, Table):
@@ -203,7 +203,7 @@ def read_unlabelled(
         table = read_table(
             source, column_names=column_names, of_tokens=of_tokens, word_column=word_column, encoding=encoding
         )
-    known = [trained["text"], text_pair_column or trained.get("text_pair")] if trained and text_column is None else []
+    known = [trained.text, text_pair_column or trained.text_pair] if trained and text_column is None else []
     missing = [name for name in known if name is not None and name not in (text_pair_column, *table.columns)]
     if known and not missing:
         text_column, text_pair_column = known
