@@ -22,12 +22,13 @@ from transformers import (
     RobertaModel,
     pipeline,
 )
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.frozen.exactness import difference_from_transformers
 from frostline.frozen.logits import logits_of_texts
-from frostline.model.anatomy import position_limit, probe_batch
+from frostline.model.anatomy import position_limit, probe_batch, text_limit
 from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, NUMBER_MATTERS, load_tokenizer
 from frostline.model.terms import OUTPUT_KEYS
@@ -49,6 +50,7 @@ from small_models import (
     small_model,
     write_base,
 )
+from tiny import tiny_tokenizer
 
 CANNOT_CLASSIFY = "transformers cannot load it for classification ("
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 268\n"
@@ -307,6 +309,14 @@ def test_position_limit_without_an_offset_or_positions():
         assert position_limit(model) == limit
     model = small_model("bloom")
     assert not hasattr(model.config, "max_position_embeddings") and position_limit(model) is None
+
+
+@pytest.mark.parametrize(("of_tokenizer", "limit"), [(700, 700), (100, 100), (VERY_LARGE_INTEGER, 512)])
+def test_a_model_without_positions_reads_as_many_tokens_as_its_tokenizer_allows(of_tokenizer, limit):
+    """A sweep with --max-length writes it there, so predictions truncate no earlier."""
+    tokenizer = tiny_tokenizer("input_ids", "attention_mask")
+    tokenizer.model_max_length = of_tokenizer
+    assert text_limit(small_model("bloom"), tokenizer) == limit
 
 
 NUMBERS = 300  # tokens "w000" .. "w299" with these numbers

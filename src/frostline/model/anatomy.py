@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line, similar_names
@@ -220,8 +221,9 @@ LONGEST = 512  # tokens of an example, unless the user or the model sets another
 
 
 def text_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The most tokens of a text: what both the model's positions and its tokenizer allow."""
-    return int(min(tokenizer.model_max_length, position_limit(model) or LONGEST))
+    """The most tokens of a text: what both the model's positions and its tokenizer allow, or LONGEST if none has a limit."""
+    least = min(tokenizer.model_max_length, position_limit(model) or VERY_LARGE_INTEGER)
+    return LONGEST if least >= VERY_LARGE_INTEGER else int(least)
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
