@@ -7,11 +7,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from frostline.data.kinds import REGRESSION
+from frostline.model.anatomy import find_layers
 from frostline.model.ways import Way
+from frostline.training.experiment import Worker
 from frostline.training.problem import Problem, Unit
 from frostline.training.train import restore, run
+from tiny import tiny_bert_folder
 from training.by_hand import way_spec
 from training.runs import context_of, spec_of, stack_gap
 from training.test_other_heads import folder_of
@@ -64,6 +68,16 @@ def test_a_run_equals_one_on_numbers_in_their_unit(kind, tmp_path):
     logits = validated(experiment, FULL)
     plain = validated(of_numbers(folder, 40 / unit.scale, (900 - unit.centre) / unit.scale, unit=RAW), FULL)
     assert np.abs(logits - (unit.scale * plain + unit.centre)).max() < 1e-3 * unit.scale
+
+
+def test_a_head_that_does_not_end_in_a_linear_module_learns_the_numbers_themselves(tmp_path):
+    """Such as one of a model with code of its own. Its module can predict no number in another unit."""
+    experiment = of_numbers(tiny_bert_folder(tmp_path), 40, 900)
+    model = experiment.pretrained.model
+    model.classifier = nn.Sequential(model.classifier, nn.Tanh())
+    new = {name.replace("classifier", "classifier.0") for name in experiment.pretrained.new}
+    pretrained = replace(experiment.pretrained, anatomy=find_layers(model), new=frozenset(new))
+    assert np.abs(validated(replace(experiment, pretrained=pretrained, worker=Worker()), way_spec(Way()))).max() <= 1
 
 
 def test_stacks_learn_in_the_unit(tiny_bert):

@@ -41,15 +41,15 @@ from frostline.frozen.forward_pass import (
     tokens_per_batch,
 )
 from frostline.frozen.hidden_states import HiddenStates, computed_states
-from frostline.model.anatomy import LONGEST, Anatomy, Batch, find_layers, position_limit, probe_batch
+from frostline.model.anatomy import LONGEST, Anatomy, Batch, find_layers, module_of, position_limit, probe_batch
 from frostline.model.device import random_state_restored
-from frostline.model.heads import padding_id, real_logits
+from frostline.model.heads import Head, padding_id, real_logits
 from frostline.model.model_files import quiet_loading, runs_own_code
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import Start, stacked
-from frostline.model.terms import EMBEDDINGS
+from frostline.model.terms import EMBEDDINGS, HEAD
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
 from frostline.model.ways import Way
 from frostline.model.weights import unread
@@ -164,6 +164,32 @@ def find_head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> s
         if read <= set(positions.tolist()):
             return name
     return "all"
+
+
+def find_last_linear(model: PreTrainedModel, anatomy: Anatomy) -> str | None:
+    """The path of the linear module of the head whose outputs become the logits; None if the head does not end in one.
+
+    The model may take the outputs of one token, or their mean: twice the outputs plus 1 then are twice the logits plus 1.
+    """
+    paths = {module_of(name): None for name, place in anatomy.places.items() if place == HEAD}
+    linear = {path: one for path in paths if isinstance(one := model.get_submodule(path), nn.Linear)}
+    found = [path for path, one in linear.items() if one.out_features == model.config.num_labels]
+    if isinstance(getattr(model, "head", None), Head):
+        return found[-1]
+    batch = probe_batch(model)
+    shape = 1, int(batch["attention_mask"].sum()), anatomy.width
+    hidden = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(model.device, model.dtype)
+    with restored(model), torch.no_grad(), cut_at(model, anatomy, anatomy.count) as upper:
+        logits = upper(batch, hidden)
+        for path in reversed(found):
+            hook = linear[path].register_forward_hook(lambda module, args, out: 2 * out + 1)
+            try:
+                difference = relative_difference(upper(batch, hidden), 2 * logits + 1)
+            finally:
+                hook.remove()
+            if difference < TOLERANCE:
+                return path
+    return None
 
 
 def find_head_token_part(

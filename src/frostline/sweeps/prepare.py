@@ -14,7 +14,7 @@ from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import SPLITS, Data, load_data
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.frozen.exactness import find_head_reads
+from frostline.frozen.exactness import find_head_reads, find_last_linear
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.device import Machine, device_memory, this_machine
@@ -34,7 +34,7 @@ from frostline.sweeps.settings import MoreRuns, Settings, require_reference
 from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
 from frostline.training.estimators import WrongTrainSize, estimator_of
 from frostline.training.experiment import Experiment, head_of
-from frostline.training.forward import last_linear, subset_rows
+from frostline.training.forward import subset_rows
 from frostline.training.problem import NUMBERS, MultiLabelProblem, Problem, TagProblem, Unit
 from frostline.training.run import Run, StepPlan, phases_of
 from frostline.training.start import require_peft, with_modules
@@ -294,7 +294,7 @@ def require_suitable(spec: Run, pretrained: Pretrained, task_type: str) -> None:
             raise FrostlineError(
                 f"{spec.recipe}: the head is fitted on one vector for each text, but words have tags: leave it out."
             )
-        if last_linear(pretrained.model, anatomy) is None:
+        if find_last_linear(pretrained.model, anatomy) is None:
             raise FrostlineError(
                 f"{spec.recipe}: the head of {pretrained.name} does not end in a linear module: choose another way."
             )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from frostline.data.examples import Examples
 from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
+from frostline.frozen.exactness import find_last_linear
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, embeddings_are_lookups, tokens_per_batch
 from frostline.frozen.hidden_states import HiddenStates
 from frostline.frozen.readers import DeviceCopies
@@ -56,6 +57,7 @@ class Worker:
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
         means_apart: By row of the pool: the means of the texts of a pair, each read alone, ``[layers, 2, D]``.
+        last_linears: By head: the linear module that it ends in; None if it ends otherwise.
     """
 
     batching: Batching | None = None
@@ -69,6 +71,7 @@ class Worker:
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
     means_apart: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    last_linears: dict[HeadKind, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,14 @@ class Experiment:
     def head_token(self) -> HeadTokenPart | None:
         """The part of the last layer that runs for the token of the head only; None: all of it runs for all tokens."""
         return self.worker.batching.head_tokens.get(self.pretrained.head) if self.worker.batching else None
+
+    @property
+    def last_linear(self) -> str | None:
+        """The path of the linear module of the head whose outputs become the logits; None if there is none."""
+        found, kind = self.worker.last_linears, self.pretrained.head
+        if kind not in found:
+            found[kind] = find_last_linear(self.pretrained.model, self.pretrained.anatomy)
+        return found[kind]
 
     @property
     def one_token_cached(self) -> bool:

@@ -11,19 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
 
 from frostline.data.splits import subset_indices
 from frostline.fast.dropout import Dropout
+from frostline.fast.last_layer import head_position
 from frostline.fast.optimizer import sparse_gradients
 from frostline.fast.switch import enabled, forwards_replaced
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.readers import Reader, reader_of
-from frostline.model.anatomy import Anatomy
 from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
+from frostline.model.heads import padding_id, pooled
 from frostline.model.packing import packable
-from frostline.model.terms import HEAD
+from frostline.model.terms import MEAN
 from frostline.training.experiment import Experiment
 from frostline.training.linear_models import ridge
 from frostline.training.problem import NUMBERS, Unit
@@ -233,18 +233,6 @@ def _reader(experiment: Experiment, cut: int | None) -> Iterator[Reader | None]:
         yield reader
 
 
-def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> str | None:
-    """The name of the linear module of the head whose outputs are the logits; None if the head has none."""
-    outputs = model.config.num_labels
-    paths = {name.rpartition(".")[0]: None for name, place in anatomy.places.items() if place == HEAD}
-    found = [
-        path
-        for path in paths
-        if isinstance(module := model.get_submodule(path), nn.Linear) and module.out_features == outputs
-    ]
-    return found[-1] if found else None
-
-
 class LearnedUnit:
     """The unit in which a run learns numbers: that of its problem, if it trains a new head that ends in a linear module.
 
@@ -253,7 +241,7 @@ class LearnedUnit:
 
     def __init__(self, spec: Run, experiment: Experiment) -> None:
         pretrained, unit = experiment.pretrained, experiment.problem.unit
-        path = last_linear(pretrained.model, pretrained.anatomy) if unit != NUMBERS else None
+        path = experiment.last_linear if unit != NUMBERS else None
         self._weight, self._bias = f"{path}.weight", f"{path}.bias"
         if path is None or self._weight not in pretrained.new & spec.parameters(pretrained.anatomy):
             unit = NUMBERS
@@ -290,10 +278,9 @@ def fit_head(spec: Run, experiment: Experiment) -> None:
     """
     if spec.way.order != "head-first":
         return
-    pretrained = experiment.pretrained
-    path, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(experiment, spec)
+    path, rows = experiment.last_linear, train_rows(experiment, spec)
     assert path is not None
-    head = pretrained.model.get_submodule(path)
+    head = experiment.pretrained.model.get_submodule(path)
     assert isinstance(head, nn.Linear)
     features = _inputs_of(head, spec, experiment, rows)
     targets = experiment.problem.targets[rows]
@@ -313,11 +300,9 @@ def _inputs_of(head: nn.Linear, spec: Run, experiment: Experiment, rows: np.ndar
 
     def keep(module: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
         read = args[0].detach().float().cpu()
-        if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one
+        if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one, or their mean
             done = sum(map(len, seen))
-            lengths = torch.from_numpy(experiment.tokens.lengths[rows[done : done + len(read)]])
-            at = lengths - 1 if experiment.head_reads == "last" else torch.zeros_like(lengths)
-            read = read[torch.arange(len(read)), at.clamp(max=read.shape[1] - 1)]
+            read = _of_texts(read, experiment, rows[done : done + len(read)])
         seen.append(read)
 
     hook = head.register_forward_hook(keep)
@@ -330,3 +315,15 @@ def _inputs_of(head: nn.Linear, spec: Run, experiment: Experiment, rows: np.ndar
         hook.remove()
     features: np.ndarray = torch.cat(seen).flatten(1).numpy()
     return features
+
+
+def _of_texts(read: Tensor, experiment: Experiment, rows: Rows) -> Tensor:
+    """``[B, D]``: what counts of these vectors of all tokens, ``[B, S, D]``, or of the one that is cached, ``[B, 1, D]``."""
+    if read.shape[1] == 1:
+        return read[:, 0]
+    batch = experiment.tokens.batch(rows)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    if experiment.head_reads == "all":
+        return pooled(read, mask, MEAN)
+    at = head_position(experiment.head_reads, ids, mask, padding_id(experiment.pretrained.model))
+    return read[torch.arange(len(read)), at]

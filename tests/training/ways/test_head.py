@@ -12,7 +12,8 @@ from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
 from frostline.model.ways import Way
-from frostline.training.forward import last_linear, train_rows
+from frostline.training.forward import train_rows
+from frostline.training.linear_models import ridge
 from frostline.training.problem import Problem
 from frostline.training.train import run, start_values
 from training.by_hand import way_spec
@@ -37,7 +38,7 @@ def predictions(experiment):
     """What the model predicts for its training rows, and what its head reads."""
     read = []
     model = experiment.pretrained.model
-    head = model.get_submodule(last_linear(model, experiment.pretrained.anatomy))
+    head = model.get_submodule(experiment.last_linear)
     hook = head.register_forward_pre_hook(lambda module, args: read.append(args[0]))
     rows = train_rows(experiment, SPEC)
     with torch.no_grad():
@@ -83,6 +84,21 @@ def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_p
     torch.testing.assert_close(
         experiment.pretrained.model.score.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max()
     )
+
+
+@pytest.mark.parametrize("kind", ["eurobert", "gpt2"])
+def test_the_head_is_fitted_on_what_it_reads_of_a_text(kind, tmp_path):
+    """That is the mean of all tokens (EuroBERT), or the last token that is no padding token, which may end a text (GPT-2)."""
+    experiment = small_context(kind, tmp_path).with_worker(states=None)
+    model, tokens, rows = experiment.pretrained.model, experiment.tokens, train_rows(experiment, SPEC)
+    tokens.inputs["input_ids"][tokens.offsets[1:] - 1] = model.config.pad_token_id
+    start_values(SPEC, experiment)
+    head = model.get_submodule(experiment.last_linear)
+    logits = (model(**tokens.batch(row[None])).logits[0, 0] for row in rows)
+    read = np.stack([torch.autograd.grad(one, head.weight)[0][0].numpy() for one in logits])
+    expected, *_ = ridge(read, experiment.problem.targets[rows], 3, np.arange(len(rows)))
+    fitted = head.weight.detach().numpy()
+    assert np.abs(fitted - expected.weights.T).max() < 1e-3 * np.abs(fitted).max()
 
 
 def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached):
