@@ -16,6 +16,8 @@ from frostline import FrostlineError, Predictions
 from frostline.api.find import find
 from frostline.api.probe import probe
 from frostline.model.terms import TEMPERATURE, THRESHOLDS
+from frostline.report.error_analysis import errors_of_recommended
+from frostline.report.formatting import percent
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from pages import answer_of
@@ -78,6 +80,14 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     temperature, limits = saved.temperature, answer_of(finished).threshold.by_label
     np.testing.assert_allclose(saved.values, 1 / (1 + np.exp(-logits / temperature)), atol=1e-6)
     assert saved.labels[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
+    errors = errors_of_recommended(Folder(finished), answer_of(finished))
+    printed = {(one.text, label, after) for one in errors.worst for _, label, after in one.parts if after}
+    likely = {
+        (text, label): p
+        for text, own in zip(texts, saved.values, strict=True)
+        for label, p in zip(LABELS, own, strict=True)
+    }
+    assert printed and all(after == f" ({percent(float(likely[text, label]))})" for text, label, after in printed)
     assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == dict.fromkeys(LABELS, 0.99)
 
 

@@ -58,12 +58,15 @@ class Errors:
 def errors_of_recommended(folder: Folder, answer: Answer) -> Errors | None:
     """The errors of what is recommended on the validation examples that it was not trained on; None if no run is recommended.
 
-    With folds, each example counts once, with the prediction of a run that held it out.
+    With folds, each example counts once, with the prediction of a run that held it out. Probabilities are those of the saved
+    model, with its temperature.
     """
     recommended, examples = answer.sizes[0].recommended, folder.split("validation")
     if recommended is None or examples is None:
         return None
     logits, runs = held_out_logits(answer.sizes[0], recommended, folder.predictions)
+    if answer.calibration and answer.calibration.saved:
+        logits = logits / np.float32(answer.calibration.temperature)
     scored = np.flatnonzero(scored_rows(logits))
     whose = f"seed {recommended.seed}" if runs == 1 else f"{runs} runs, each on examples that it was not trained on"
     made_by = f"{names.tuning(recommended.recipe)}, {whose}{', at the threshold 0.5' if answer.threshold else ''}"
