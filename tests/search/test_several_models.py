@@ -16,7 +16,7 @@ from frostline.data.wording import spoken
 from frostline.search.observations import Candidate
 from frostline.search.policy import Batch, policy
 from frostline.search.several_models import Contender, SearchOverModels, _below
-from frostline.statistics.run_result import Alternative
+from frostline.statistics.run_result import PROBE, Alternative
 from frostline.sweeps.inputs import models_to_search
 from frostline.sweeps.progress import Progress
 from synthetic_search import RISING, Rows, curve, exact, nothing_seen
@@ -216,6 +216,23 @@ def test_a_posterior_surer_than_the_rows_leaves_no_certain_difference(monkeypatc
         assert low is not None and high is not None
         widths.append(high - low)
     assert widths[1] > 0 and widths[0] == pytest.approx(3 * widths[1])
+
+
+def test_probes_of_two_models_differ_by_their_rows_before_any_run() -> None:
+    """As where both models are good enough without training, or one was left out early: nothing else is known then."""
+    searches = [SyntheticSearch(moved(0), 0.8) for _ in range(2)]
+    found = [Contender(name, search, 1.0) for name, search in zip("ab", searches, strict=True)]  # type: ignore[arg-type]
+    for one, score, seed in zip(found, (0.80, 0.86), (1, 2), strict=True):
+        one.search.rows.logits[PROBE] = one.search.rows.logits_with(score, seed)  # type: ignore[attr-defined]
+        one.search.seen.alternatives = (PROBE,)
+        one.answer = SimpleNamespace(decision=SimpleNamespace(choice=PROBE, expected=score))  # type: ignore[assignment]
+    below, low, high = _below(*found)
+    right = [one.search.rows.logits[PROBE].argmax(1) == one.search.rows.targets for one in found]  # type: ignore[attr-defined]
+    error = 100 * (right[1].astype(float) - right[0]).std() / 800**0.5
+    assert below == pytest.approx(6.0) and low is not None and high is not None
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.2) and (low + high) / 2 == pytest.approx(below)
+    found[0].search.seen.alternatives = ()
+    assert _below(*found) == (below, None, None)  # one run of no posterior
 
 
 @pytest.mark.parametrize(

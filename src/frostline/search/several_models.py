@@ -448,20 +448,24 @@ def _predicted_seconds(one: Contender, leader: Contender, batch: Batch) -> float
     return sum(seconds * seen.space.operations[found.recipe] for found in batch.candidates) / seen.workers
 
 
-def _below(one: Contender, best: Contender) -> tuple[float | None, ...]:
+def _below(one: Contender, best: Contender) -> tuple[float, float | None, float | None]:
     """The points that what is best with one model is expected to be below that with another, with the 95 % interval.
 
     The variances are those of both posteriors. Errors that the same validation rows cause in both are no part of the difference.
+    A search that ended before its reference was trained has no posterior. What trains no layer then varies by its rows, and the
+    interval of anything else is not known.
     """
     decision, other = one.decision, best.decision
     assert decision is not None and other is not None
-    ours, theirs = one.option(decision.choice), best.option(other.choice)
-    if ours is None or theirs is None:
-        return (None, None, None)
+    below, both = (other.expected - decision.expected) / POINT, ((one, decision.choice), (best, other.choice))
+    options = [contender.option(choice) for contender, choice in both]
+    free = [choice in contender.search.seen.alternatives for contender, choice in both]
+    if any(option is None and not known for option, known in zip(options, free, strict=True)):
+        return below, None, None
     cells, sources = list[list[Scored]](), dict[str, tuple[Contender, str]]()
-    for contender, name in ((one, ours.name), (best, theirs.name)):
+    for (contender, name), is_free in zip(both, free, strict=True):
         runs = contender.runs(name)
-        if name in contender.search.seen.alternatives:  # both models may have one
+        if is_free:  # both models may have one
             runs = [Alternative(f"{name} of {contender.name}")]
         cells.append(runs)
         sources |= {run.run: (contender, name if isinstance(run, Alternative) else run.run) for run in runs}
@@ -476,10 +480,10 @@ def _below(one: Contender, best: Contender) -> tuple[float | None, ...]:
 
     shared = RunPredictions(evidence.split, logits).observed(cells, [None, None]).row_covariance
     assert shared is not None
-    variances = np.array([ours.draws.var(), theirs.draws.var()])
+    variances = np.array([shared[n, n] if option is None else option.draws.var() for n, option in enumerate(options)])
     # a posterior can be surer than the rows alone: then as much of what they cause in both is left in it
     of_rows = np.maximum(shared.diagonal(), variances)
     common = shared[0, 1] * np.sqrt(np.divide(variances, of_rows, where=of_rows > 0, out=np.ones(2)).prod())
     variance = float(variances.sum() - 2 * common)
-    below, half = (other.expected - decision.expected) / POINT, 1.96 * math.sqrt(max(variance, 0.0)) / POINT
+    half = 1.96 * math.sqrt(max(variance, 0.0)) / POINT
     return below, below - half, below + half
