@@ -50,6 +50,7 @@ def test_labels_in_the_table_are_scored(frostline: Frostline, here: Path, finish
     done, alone = frostline("predict", model, "new.csv"), frostline("evaluate", model, "new.csv")
     assert done.code == alone.code == 0 and "1 of 41 rows has no label (row 42)" in alone.err
     assert "accuracy" in alone.out and "negative" in alone.out and "expected calibration error" in alone.out
+    assert "If texts are among those that this model was trained on, scores are too high." in alone.err
     with (here / "new.predictions.csv").open(newline="") as file:
         right = [row["label"] == own["label"] for row, own in zip(csv.DictReader(file), rows, strict=False)]
     assert f"{np.mean(right):.3f}" in alone.out

@@ -198,10 +198,11 @@ def test_card(classified: Path) -> None:
 
 
 def test_card_of_named_parts(licensed_bert: Path, tmp_path: Path) -> None:
-    settings = {"tune": "named", "tune_modules": "layer.2,pooler", "num_train_epochs": "3.5,4"}
+    settings = {"tune": "named", "tune_modules": "layer.1,pooler", "num_train_epochs": "3.5,4", "depth": 2}
     out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: LABELS[n], **settings)
     text = " ".join(ModelCard.load(out / "model" / "README.md").text.split())
-    assert re.search(r"with layer.2, pooler and the head of 3 layers fine-tuned for (3.5|4) epochs on", text)
+    cut = "cut to its first 2 layers, with layer.1, pooler and the head of 2 layers fine-tuned for"
+    assert re.search(rf"{cut} (3.5|4) epochs on", text)
     assert "were named by the user" in text
     assert "Nothing was compared" in text and "swept the number" not in text and "bitwise identical" in text
 

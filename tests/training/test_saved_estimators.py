@@ -39,7 +39,7 @@ LINEAR = {"weights": np.array([[1.0, -1.0], [0.0, 2.0]]), "bias": np.array([0.0,
 READS: dict[str, Any] = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "precision": "float32"}
 READS |= {"weights": "w", "vocabulary": "v"}
 KINDS: dict[str, tuple[EstimatorFacts, dict[str, Any]]] = {
-    "probe": (EstimatorFacts(**TASK, probe=ProbeFacts(**READS)), LINEAR),
+    "probe": (EstimatorFacts(**TASK, probe=ProbeFacts(**READS, depth=1)), LINEAR),
     "words": (EstimatorFacts(**TASK, terms=("bad", "good")), {**LINEAR, "idf": np.ones(2)}),
     "setfit": (EstimatorFacts(**TASK), LINEAR),
 }
@@ -55,7 +55,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, kind: str) -> None:
     assert {name: array.tolist() for name, array in found.arrays.items()} == {n: x.tolist() for n, x in arrays.items()}
     card = (tmp_path / "README.md").read_text()
     assert ("truncated to 32 tokens" in card) == (kind != "words")  # a TF-IDF model reads whole texts
-    assert ("`--base FOLDER` gives its place" in card) == (kind == "probe")
+    assert ("`--base FOLDER` gives its place" in card) == (", cut to its first layer, which is" in card) == (kind == "probe")
 
 
 def test_a_words_model_predicts_texts(tmp_path: Path) -> None:

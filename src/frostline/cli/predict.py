@@ -268,11 +268,9 @@ def evaluate(
         own.append(
             f"{counted(examples.repeats, 'text reads', 'texts read')} like an earlier one; intervals count it once."
         )
-    if (rows := refit_rows(model)) is not None:
-        own.append(
-            f"This model was trained on all {rows:,} labelled rows of its sweep but its test set. If these texts are among "
-            "them, scores are too high."
-        )
+    rows = refit_rows(model)
+    trained = "" if rows is None else f", which are all {rows:,} labelled rows of its sweep but its test set"
+    own.append(f"If texts are among those that this model was trained on{trained}, scores are too high.")
     for note in (f"{file}: {labels}.", *table.notes, *without, *own):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)

@@ -347,3 +347,8 @@ def model_name(model: str) -> str:
         return model
     parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]
     return parts[-1] if parts else "model"
+
+
+def kept_layers(depth: int | None) -> str:
+    """What to write after the name of a model of which only the first ``depth`` layers are kept; empty for None."""
+    return "" if depth is None else f", cut to its first {'layer' if depth == 1 else f'{depth} layers'}"

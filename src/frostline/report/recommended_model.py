@@ -19,7 +19,7 @@ from torch import Tensor
 from frostline import FrostlineError
 from frostline.data.files import CARD, FILES, checksum, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.data.wording import capitalized, first_line, in_markdown, model_name
+from frostline.data.wording import capitalized, first_line, in_markdown, kept_layers, model_name
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import ESTIMATOR, RECORD, model_written, without_progress_bar
@@ -475,6 +475,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         template_path=str(TEMPLATE),
         title=in_markdown(f"{name}, fine-tuned on {identity.task}"),
         name=in_markdown(name),
+        kept=kept_layers(pretrained.depth),
         task=in_markdown(identity.task),
         sentence=in_markdown(sentence_without_command(answer)),
         notes=[in_markdown(note) for note in answer.notes if not PATH.search(note)],

@@ -19,7 +19,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import CARD, FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
-from frostline.data.wording import in_markdown
+from frostline.data.wording import in_markdown, kept_layers
 from frostline.model.model_files import (
     ESTIMATOR,
     Streams,
@@ -121,6 +121,7 @@ def _card(facts: EstimatorFacts, *, embedded: bool) -> str:
             head["base_model"] = probe.model
         after = f"{'layers' if len(probe.layers) > 1 else 'layer'} {', '.join(map(str, probe.layers))}"
         what = f"A linear probe on {READS[probe.vector]} after {after} of {in_markdown(probe.model)}{where}"
+        what += kept_layers(probe.depth)
         what += f", which is in the folder {BASE}." if embedded else ", which is not in this folder."
         if not embedded and not probe.revision:
             what += " If it is elsewhere, `--base FOLDER` gives its place."
