@@ -11,6 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from frostline import FrostlineError
+from frostline.data.labels import whole
 from frostline.data.wording import did_you_mean, listed, quoted, visible
 
 Indices = npt.NDArray[np.int64]
@@ -74,8 +75,11 @@ class Texts:
         return np.array([first.setdefault(key, n) for n, key in enumerate(self.read_alike())], dtype=np.int64)
 
     def seen_groups(self) -> list[str] | None:
-        """The group of each example as readers see it: ``Anna`` and ``anna `` are one. Empty for none; None: nothing is known."""
-        return None if self.groups is None else [visible(group) for group in self.groups]
+        """The group of each example as readers see it: ``Anna`` and ``anna `` are one, and so are ``7`` and ``7.0``.
+
+        Empty for none; None: nothing is known.
+        """
+        return None if self.groups is None else [whole(visible(group)) for group in self.groups]
 
     def together(self) -> Indices:
         """The position of the first example that is in the same split or fold, ``[N]``.
