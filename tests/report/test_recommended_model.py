@@ -562,7 +562,7 @@ def test_scores_of_a_refit_come_with_a_warning(tiny_bert: Path, tmp_path: Path, 
     rows = pd.DataFrame(sentences(60))
     rows.to_csv(tmp_path / "rows.csv", index=False)
     given = {"model": tiny_bert, "train": rows, "folds": 3, "seeds": 1}
-    warning = "trained on all 60 labelled rows of its sweep"
+    warning = "trained on, which are all 60 labelled rows of its sweep"
     for refit in (True, False):
         trained(tmp_path / "o", **given, refit=refit)
         found = frostline("evaluate", tmp_path / "o" / "model", tmp_path / "rows.csv")
