@@ -190,7 +190,7 @@ def _planned(
         if every_k:
             ks |= {FULL, *map(Recipe, range(layers + 1))}
         *smaller, reference = sorted(ks, key=lambda one: one.order)
-        # up to half of the layers: with more of them it matters less what the head reads
+        # up to half of the layers: no gain was seen beyond (docs/log.md)
         most = -(-layers // 2) if every_k and only == ALL and _can_read_mean(pretrained, data) else 0
         ways = dict.fromkeys(
             [*(one for one in spec.tune if one.is_way), *(Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1))]

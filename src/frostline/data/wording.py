@@ -248,26 +248,22 @@ def parse_duration(text: str) -> float:
 
 # Settings and arguments that are true or false. A flag for one of them has no value.
 SWITCHES = (
-    *(
-        "trust_remote_code",
-        "skip_unlabelled",
-        "gradient_checkpointing",
-        "load_best_model_at_end",
-        "label_all_tokens",
-        "standardize_targets",
-    ),
-    *(
-        "tune_pooler",
-        "frozen_dropout",
-        "stream",
-        "keep_adapter",
-        "embed",
-        "calibrate",
-        "refit",
-        "exhaustive",
-        "overwrite",
-        "wait",
-    ),
+    "trust_remote_code",
+    "skip_unlabelled",
+    "gradient_checkpointing",
+    "load_best_model_at_end",
+    "label_all_tokens",
+    "standardize_targets",
+    "tune_pooler",
+    "frozen_dropout",
+    "stream",
+    "keep_adapter",
+    "embed",
+    "calibrate",
+    "refit",
+    "exhaustive",
+    "overwrite",
+    "wait",
 )
 FUNCTIONS = (  # and commands
     *("find", "sweep", "plan", "work", "merge", "track", "predict", "bundle", "push", "probe", "check"),

@@ -106,8 +106,8 @@ def off_scale(split: Labelled, numbers: NDArray[Any], *, standardized: bool) -> 
     remedy = "Train with more epochs or another learning rate" if standardized else "Leave --no-standardize-targets out"
     return (
         f" The predicted numbers miss the scale of the labels: R² is {formatting.score(found)} on validation, and would be "
-        f"{formatting.score(possible)} with another offset and scale. {remedy}, or use only their "
-        "order."
+        f"{formatting.score(possible)} with another offset and scale. {remedy}, "
+        "or use only their order."
     )
 
 
