@@ -166,12 +166,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "index_n_heads": 8,  # with fewer heads, many scores are tied at 0, and the top k are arbitrary
         "gated_norm_rank": 4,
     },
-    "beam": {
-        **SLIDING_AND_FULL,
-        "mlp_layer_types": each("dense", "sparse"),
-        "n_group": 2,
-        "topk_group": 1,
-    },
+    "beam": {**SLIDING_AND_FULL, "mlp_layer_types": each("dense", "sparse"), "n_group": 2, "topk_group": 1},
     "big_bird": {"block_size": 4, "num_random_blocks": 1},  # attention is block-sparse above 7 blocks = 28 tokens
     "bigbird_pegasus": {"block_size": 4, "num_random_blocks": 1},
     "canine": {"num_hash_buckets": 64, "local_transformer_stride": 16},
@@ -204,12 +199,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "exaone4": SLIDING_AND_FULL,
     "funnel": {"block_sizes": lambda layers: [layers - layers // 2, layers // 2]},
     "gemma2": SLIDING_AND_FULL,
-    "gemma3": {
-        "text_config": SLIDING_AND_FULL,
-        "vision_config": SIGLIP,
-        "image_token_index": IMAGE,
-        "mm_tokens_per_image": 4,
-    },
+    "gemma3": {"text_config": SLIDING_AND_FULL, "vision_config": SIGLIP, "image_token_index": IMAGE, "mm_tokens_per_image": 4},
     "gemma3_text": SLIDING_AND_FULL,
     "gpt_neo": {"attention_types": lambda layers: [[each("global", "local")(layers), 1]], "window_size": 16},
     "gpt_oss": {**SLIDING_AND_FULL, "rope_parameters": YARN},
@@ -278,12 +268,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "hash_seed": 0,  # without it, every forward pass draws new hashes
     },
     "rembert": {"input_embedding_size": 32, "output_embedding_size": 32},
-    "roc_bert": {
-        "pronunciation_embed_dim": 32,
-        "pronunciation_vocab_size": 50,
-        "shape_embed_dim": 32,
-        "shape_vocab_size": 50,
-    },
+    "roc_bert": {"pronunciation_embed_dim": 32, "pronunciation_vocab_size": 50, "shape_embed_dim": 32, "shape_vocab_size": 50},
     "smollm3": {**SLIDING_AND_FULL, "use_sliding_window": True, "no_rope_layers": each(0, 1)},
     "t5": {"decoder_start_token_id": PAD},
     "t5gemma": {"encoder": SLIDING_AND_FULL, "decoder": SLIDING_AND_FULL},
@@ -294,7 +279,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     # These two share the attention of all hybrid layers and need two of them, so at least four layers.
     "zamba": {"layers_block_type": each("hybrid", "linear_attention"), "mamba_dt_rank": 4},
     "zamba2": {"layers_block_type": each("hybrid", "linear_attention"), "chunk_size": 16},
-}
+}  # fmt: skip
 
 
 TYPES: tuple[str, ...] = tuple(sorted(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES))

@@ -527,10 +527,7 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
     ("more", "message"),
     [
         ({"grid": [{"tune": 1}]}, "A search has no grid: leave it out, or run `frostline sweep`"),
-        (
-            {"tune": "0,lora-2"},
-            "A search compares with the last k layers or with full fine-tuning: add one to --tune, such",
-        ),
+        ({"tune": "0,lora-2"}, "A search compares with the last k layers or with full fine-tuning: add one to --tune, such"),
         ({"tune": "auto,loro-2"}, r"There is no way to tune called 'loro-2' \(did you mean 'lora-2'\?\)"),
         ({"tune": "full,named"}, "A search cannot try named: leave it out of tune"),
         ({"budget": 0.0}, "budget cannot be 0"),
@@ -538,14 +535,11 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
         ({"train_size": "20,40"}, "A search has one train size"),
         ({"tune": "full,probe"}, "tune cannot have probe: a search fits models that train no layer anyway"),
         ({"only": "bert"}, "only cannot be 'bert': give all, or transformers"),
-        (
-            {"only": "transformers", "tune": "full,mean-pooled-1"},
-            "sentence-transformers opens it. Leave one of both out",
-        ),
+        ({"only": "transformers", "tune": "full,mean-pooled-1"}, "sentence-transformers opens it. Leave one of both out"),
         ({"only": "transformers", "tune": "full,setfit"}, "frostline opens it. Leave one of both out"),
         ({"processes": 0}, "processes cannot be 0: give 1 or more"),
     ],
-)
+)  # fmt: skip
 def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(FrostlineError, match=message):
         frostline.find(**{**search_settings, **more})

@@ -154,38 +154,26 @@ SPENT = "A search in this folder has spent 30 s"
                 "Budget: 46 s of training, as given. Hidden states and the saved model come on top: at most about 112 s in all"
             ],
         ),
-        (
-            lambda made: replace(with_budget(made, 56.0), spent=10.0),
-            ["at most about 112 s in all, beside loading, probes"],
-        ),
+        (lambda made: replace(with_budget(made, 56.0), spent=10.0), ["at most about 112 s in all, beside loading, probes"]),
         (
             lambda made: replace(with_budget(made, 75.0), spent=30.0),
             [f"{SPENT}; this one continues it.", "give about --budget 76s or more."],
         ),
-        (
-            lambda made: replace(made, spent=30.0, over=True),
-            [f"{SPENT}, and has ended: only a larger budget trains more."],
-        ),
+        (lambda made: replace(made, spent=30.0, over=True), [f"{SPENT}, and has ended: only a larger budget trains more."]),
         (lambda made: with_forecast(made, Forecast((), 2.0)), ["no forecast, because all its runs are done."]),
-        (
-            lambda made: with_forecast(made, None),
-            ["no step could be timed. Budget: the larger of 4 such runs and 120 s."],
-        ),
+        (lambda made: with_forecast(made, None), ["no step could be timed. Budget: the larger of 4 such runs and 120 s."]),
         (
             lambda made: replace(made, measured=50.0),
             ["50 s a run, as measured in this folder.", "3 min 20 s of training, the larger of 4 such runs and 120 s"],
         ),
-        (
-            lambda made: with_forecast(made, replace(forecast(), workers=2)),
-            ["the larger of 4 such runs, 2 at a time, and 120 s"],
-        ),
+        (lambda made: with_forecast(made, replace(forecast(), workers=2)), ["the larger of 4 such runs, 2 at a time, and 120 s"]),
         (
             lambda made: with_forecast(made, Forecast((replace(made.of_reference, memory_bytes=1e15),), 2.0)),
             ["That is more than is free: give --tune with fewer"],
         ),
         (lambda made: replace(made, exhaustive=True), ["--exhaustive"]),
     ],
-)
+)  # fmt: skip
 def test_the_plan_of_a_search(
     made: SearchPlan, capsys: pytest.CaptureFixture[str], change: Callable[[SearchPlan], SearchPlan], there: list[str]
 ) -> None:

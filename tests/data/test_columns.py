@@ -77,11 +77,7 @@ def test_a_label_column_can_be_optional() -> None:
     ("names", "options", "words"),
     [
         (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "did you mean 'text'?", "--text-column")),
-        (
-            ("text", "label"),
-            {"label_column": "Labels"},
-            ("no column 'Labels'", "did you mean 'label'?", "--label-column"),
-        ),
+        (("text", "label"), {"label_column": "Labels"}, ("no column 'Labels'", "did you mean 'label'?", "--label-column")),
         (("a", "b"), {}, ("'a', 'b'", "--text-column")),
         (("text", "b"), {}, ("'text', 'b'", "labels", "--label-column")),
         (("sentence", "review", "label"), {}, ("'sentence' or 'review'", "--text-column")),
@@ -95,7 +91,7 @@ def test_a_label_column_can_be_optional() -> None:
         (("Text", "text", "label"), {}, ("the columns 'Text', 'text' differ in case only", "--text-column")),
         (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is chosen for two purposes",)),
     ],
-)
+)  # fmt: skip
 def test_refusals(names: tuple[str, ...], options: dict[str, str], words: tuple[str, ...]) -> None:
     sentence = sentence_of(choose_columns, table(*names), **options)
     assert sentence.startswith("t.csv: ") and all(word in sentence for word in words), sentence

@@ -324,14 +324,10 @@ UNLABELLED: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "numbers": ({"label": [0.5, None, 1.5, np.nan, 2.5] * 8}, {"task_type": REGRESSION}, 24),
     "lists": (LABEL_SET, {}, 32),
     "separated": ({"labels": ["a;b", "", "b", None, "a"] * 8}, {"label_separator": ";"}, 24),
-    "columns of 0 and 1": (
-        {"a": [1, None, 0, 1, 1] * 8, "b": [0, None, 1, 1, 0] * 8},
-        {"indicator_columns": ["a", "b"]},
-        32,
-    ),
+    "columns of 0 and 1": ({"a": [1, None, 0, 1, 1] * 8, "b": [0, None, 1, 1, 0] * 8}, {"indicator_columns": ["a", "b"]}, 32),
     "tags": ({"tags": [["O"], None, ["B-x"], [], ["O"]] * 8}, {"task_type": TOKENS}, 24),
     "from the first row on": ({"labels": [None, ["b"], ["a"], ["b"], ["a"]] * 8}, {}, 32),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", UNLABELLED)

@@ -237,16 +237,10 @@ GROUPED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
     "numbers of authors": (table(NUMBERED, LABELS, author=[n // 5 for n in range(60)]), {}),
     "numbers": (table(NUMBERED, [n / 7 for n in range(60)], author=AUTHORS), {"task_type": REGRESSION}),
     "several labels": (table(NUMBERED, [["a"], ["a", "b"], []] * 20, author=AUTHORS), {}),
-    "tags": (
-        pd.DataFrame({"tokens": [["Anna", str(n)] for n in range(60)], "tags": [["B-x", "O"]] * 60, "author": AUTHORS}),
-        {},
-    ),
-    "a text of a pair": (
-        table([f"text {n // 3}" for n in range(60)], LABELS, text_pair=NUMBERED),
-        {"group_column": "text"},
-    ),
+    "tags": (pd.DataFrame({"tokens": [["Anna", str(n)] for n in range(60)], "tags": [["B-x", "O"]] * 60, "author": AUTHORS}), {}),
+    "a text of a pair": (table([f"text {n // 3}" for n in range(60)], LABELS, text_pair=NUMBERED), {"group_column": "text"}),
     "authors with a text in common": (table([f"text {n % 30}" for n in range(60)], LABELS, author=AUTHORS), {}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("folds", [0, 3])

@@ -155,11 +155,7 @@ def test_options_that_do_not_suit_tags_are_refused(options: dict[str, Any], sent
     ("words", "tags", "sentence"),
     [
         (WORDS, [["O"], *TAGS[1:]], "row 1, column 'ner_tags': the numbers of tags (1) and words (3) differ"),
-        (
-            WORDS,
-            [["O", "I-person", "O"], *TAGS[1:]],
-            "the word 'Lee' has the tag 'I-person', and no B-person is before",
-        ),
+        (WORDS, [["O", "I-person", "O"], *TAGS[1:]], "the word 'Lee' has the tag 'I-person', and no B-person is before"),
         (WORDS, [["B-place", "I-person", "O"], *TAGS[1:]], "no B-person is before it; write B-person"),
         (WORDS, [None, *TAGS[1:]], "row 1, column 'ner_tags': the label is missing"),
         (WORDS, [["B-person", None, "O"], *TAGS[1:]], "is no tag; write a text, such as O, for each word"),
@@ -174,7 +170,7 @@ def test_options_that_do_not_suit_tags_are_refused(options: dict[str, Any], sent
         (["Anna", *WORDS[1:]], TAGS, "'Anna' is not a list of words"),
         (WORDS, [["O", "O", "O"], ["O", "O"]] * 15, "the only label is 'O'"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_one_sentence(words: Any, tags: Any, sentence: str) -> None:
     assert sentence in refusal(words, tags)
 

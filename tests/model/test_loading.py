@@ -72,11 +72,7 @@ FILES = {
     "garbage for a tokenizer": ([], {TOKENIZER: {}}, "its tokenizer cannot be loaded"),
     "an adapter": ([CONFIG, WEIGHTS], OF_ADAPTER, "holds only an adapter of org/base: merge it into that model"),
     "an adapter and a configuration": ([WEIGHTS], OF_ADAPTER, "It holds only an adapter of org/base: merge"),
-    "an adapter of another library": (
-        [CONFIG, WEIGHTS],
-        {"adapter_config.json": {"model_name": "b"}},
-        "only an adapter of b",
-    ),
+    "an adapter of another library": ([CONFIG, WEIGHTS], {"adapter_config.json": {"model_name": "b"}}, "only an adapter of b"),
     "an adapter beside a model": ([], OF_ADAPTER, "has an adapter beside its weights, which transformers would load"),
     "a pointer for weights": ([], {WEIGHTS: POINTER}, f"model.safetensors {OF_LFS}"),
     "a pointer for a tokenizer": ([], {TOKENIZER: POINTER}, f"tokenizer.json {OF_LFS}"),
@@ -104,7 +100,7 @@ FILES = {
         {"tokenizer_config.json": OWN_TOKENIZER},
         "runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose",
     ),
-}
+}  # fmt: skip
 
 
 def in_8_bits(weights):
@@ -124,14 +120,8 @@ CONTENTS = {
         lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000]),
         f"{CANNOT_CLASSIFY}SafetensorError",
     ),
-    "an unknown type": (
-        lambda folder: edit_config(folder, model_type="frosty"),
-        "its config.json cannot be used (ValueError",
-    ),
-    "a type that cannot classify": (
-        lambda folder: edit_config(folder, model_type="vit"),
-        f"{CANNOT_CLASSIFY}ValueError",
-    ),
+    "an unknown type": (lambda folder: edit_config(folder, model_type="frosty"), "its config.json cannot be used (ValueError"),
+    "a type that cannot classify": (lambda folder: edit_config(folder, model_type="vit"), f"{CANNOT_CLASSIFY}ValueError"),
     "code from elsewhere": (
         lambda folder: edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"}),
         "comes with Python code of its own, which is not run unless you trust it: read it, and",
@@ -169,7 +159,7 @@ CONTENTS = {
         lambda folder: small_model("albert").save_pretrained(folder),
         "A model of type 'albert' cannot be cut: it shares weights between layers",
     ),
-}
+}  # fmt: skip
 
 
 def message_for(folder, **more):

@@ -25,16 +25,10 @@ from frostline.training.probes import APART, WORD
         (formatting.difference, {-0.0004: "+0.000", 0.0123: "+0.012"}),
         (formatting.times, {2.54: "2.5×", 9.96: "10×", 0.05: "0.1×", 0.049: "<0.1×", 0: "0.0×", None: "–"}),
         (model_name, {"/home/me/gt_all/model": "gt_all", "org/model": "org/model", "./tuned": "tuned"}),
-        (
-            names.printed,
-            {"probe": "linear probe", "words": "TF-IDF model", "head only": "head only", "last 3": "last 3"},
-        ),
+        (names.printed, {"probe": "linear probe", "words": "TF-IDF model", "head only": "head only", "last 3": "last 3"}),
         (names.depth, {"head only": "0", "last 3": "3", "full": "full", "named": "named", "words": "TF-IDF"}),
         (names.tuning, {"head only": "tuning the classifier head only", "last 1": "tuning the last layer"}),
-        (
-            names.tuning,
-            {"last 3": "tuning the last 3 layers", "full": "full fine-tuning", "lora-2": "tuning with lora-2"},
-        ),
+        (names.tuning, {"last 3": "tuning the last 3 layers", "full": "full fine-tuning", "lora-2": "tuning with lora-2"}),
         (names.tuning, {"named": "tuning the named parts", "probe": "a linear probe on frozen features"}),
         (names.metric, {"f1_macro": "macro F1", "matthews_correlation": "Matthews correlation", "a_b": "a b"}),
         (names.baseline, {"accuracy": "majority-class baseline", "r2": "mean baseline", "f1": "constant baseline"}),
@@ -43,7 +37,7 @@ from frostline.training.probes import APART, WORD
             {"95 % after 2 min 5 s with 3 MB; 5 seeds, 2 hours": "95_% after 2_min 5_s with 3_MB; 5 seeds, 2 hours"},
         ),
     ],
-)
+)  # fmt: skip
 def test_text(show: Callable[[Any], str], cases: dict[Any, str]) -> None:
     space = "_" if show is formatting.unbroken else " "
     given = Recipe if show in (names.printed, names.depth, names.tuning) else lambda value: value

@@ -114,16 +114,8 @@ MISTAKES = "of 300 validation examples are misclassified (tuning the named parts
     [
         ({**TWO, "labels": [f"class {n}" for n in range(60)]}, ["50 others", "Examples of 60 classes"], []),
         ({**TWO, "labels": ()}, ["Largest residuals", "mean baseline"], ["Confusion", "Examples by class"]),
-        (
-            NAMED,
-            ["Nothing was compared", MISTAKES, "Tune the named parts", "layers 4 and 6, head"],
-            ["full fine-tuning"],
-        ),
-        (
-            {"tune": (2,), "seeds": 1},
-            ["Tune the last 2 of 6 layers", "Nothing was compared", "90 % of the gain of la"],
-            [],
-        ),
+        (NAMED, ["Nothing was compared", MISTAKES, "Tune the named parts", "layers 4 and 6, head"], ["full fine-tuning"]),
+        ({"tune": (2,), "seeds": 1}, ["Tune the last 2 of 6 layers", "Nothing was compared", "90 % of the gain of la"], []),
         (
             {**TWO, "diverged": [*HEAD, *FULL]},
             ["There is no answer", "4 of 4 finished runs failed", "No run has a usable score"],
@@ -131,13 +123,9 @@ MISTAKES = "of 300 validation examples are misclassified (tuning the named parts
         ),
         ({"tune": ("full",), "seeds": 2, "lengths": (3, 10)}, ["layers 1 to 6, headtuned"], []),  # no "frozen"
         ({"tune": (0,), "seeds": 2, "missing": HEAD}, ["No run has finished yet.", "2 runs not trained yet"], []),
-        (
-            {**TWO, "missing": FULL},
-            ["No answer yet", "2 runs not trained yet."],
-            ["Expected accuracy of every choice"],
-        ),
+        ({**TWO, "missing": FULL}, ["No answer yet", "2 runs not trained yet."], ["Expected accuracy of every choice"]),
     ],
-)
+)  # fmt: skip
 def test_what_pages_say(folder: dict[str, Any], there: list[str], not_there: list[str], tmp_path: Path) -> None:
     words = page_of(make_folder(tmp_path / "out", **folder)).words.replace("\xa0", " ")
     assert [text for text in there if text not in words] == [text for text in not_there if text in words] == []

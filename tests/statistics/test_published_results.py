@@ -213,11 +213,7 @@ BARE = {"seed": "0", "value": "1"}
 @pytest.mark.parametrize(
     ("rows", "how", "said"),
     [
-        (
-            [{"k": "0", "seed": "0", "eval_loss": "0.3"}],
-            {"columns": {"score": "eval_loss"}},
-            "eval_loss is better when it is",
-        ),
+        ([{"k": "0", "seed": "0", "eval_loss": "0.3"}], {"columns": {"score": "eval_loss"}}, "eval_loss is better when it is"),
         ([{**BARE, "frozen": "full", "layers": "4"}], {}, "'full' is not a number of layers"),
         ([{**BARE, "frozen": "1"}], {}, "frozen layers count from the bottom; give the number of layers with --set"),
         ([FIRST, FIRST], {}, "row 3: this run (head only, seed 1) is already in row 2"),
@@ -244,7 +240,7 @@ BARE = {"seed": "0", "value": "1"}
         (ROWS, {"columns": {"score": "valu"}}, "no column 'valu' (did you mean 'value'?)"),
         (ROWS, {"columns": {"scor": "value"}}, "There is no column 'scor' (did you mean 'score'?)"),
     ],
-)
+)  # fmt: skip
 def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, rows: Rows, how: dict[str, Any], said: str) -> None:
     assert said in sentence_of(read, tmp_path, rows, **how)
 

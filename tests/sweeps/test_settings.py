@@ -77,22 +77,16 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": "all,lorra-2"}, "no way to tune called 'lorra-2' (did you mean 'lora-2'?)"),
         ({"tune": "all,mine", "way": {"mine": {"low_rank": -1}}}, "low_rank in [way.mine] cannot be -1: give a number"),
         ({"tune": "all,mine", "way": {"mine": {"low_ranks": 4}}}, "cannot have 'low_ranks' (did you mean 'low_rank'?)"),
-        (
-            {"tune": "all,mine", "way": {"mine": {"low_rank": 4, "mixout": 0.5}}},
-            "low_rank and mixout both change how the",
-        ),
+        ({"tune": "all,mine", "way": {"mine": {"low_rank": 4, "mixout": 0.5}}}, "low_rank and mixout both change how the"),
         ({"tune": "full", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
         ({"tune": "full", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
         ({"tune": "full", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
-        (
-            {"grid": [{"rate": 1}]},
-            "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate",
-        ),
+        ({"grid": [{"rate": 1}]}, "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate"),
         ({"grid": [{"seeds": 0}]}, "seeds in table 1 of [[grid]] cannot be 0: give a number of seeds"),
         ({"grid": "0,1"}, "grid has the wrong form: give tables [[grid]]"),
         ({"head_learning_rate": "1e-3,0"}, "head_learning_rate cannot be '1e-3,0': give a number above 0"),
     ],
-)
+)  # fmt: skip
 def test_impossible_values_are_refused(values: dict[str, Any], message: str) -> None:
     assert message in refusal(**values)
 
