@@ -46,111 +46,48 @@ def all_layers(layers: int) -> int:
     return layers
 
 
-WIDTH = dict.fromkeys(
-    ("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size", "word_embed_proj_dim"), 64
-)
-DEPTH = dict.fromkeys(
-    (
-        "num_hidden_layers",
-        "n_layer",
-        "n_layers",
-        "num_layers",
-        "encoder_layers",
-        "decoder_layers",
-        "num_decoder_layers",
-    ),
-    all_layers,
-)
-HEADS = dict.fromkeys(
-    ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"), 4
-)
-HEAD = dict.fromkeys(("head_dim", "d_kv", "d_head", "kv_channels"), 16)
-INNER = dict.fromkeys(
-    (
-        "intermediate_size",
-        "hidden_dim",
-        "ffn_dim",
-        "encoder_ffn_dim",
-        "decoder_ffn_dim",
-        "d_ff",
-        "d_inner",
-        "dff",
-        "ffn_hidden_size",
-    ),
-    96,
-)
-EXPERTS = {
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-}
-LONGEST = dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 128)
+# What types of model call the same thing.
+WIDTH = "hidden_size d_model n_embd dim emb_dim embedding_size word_embed_proj_dim".split()  # noqa: SIM905
+DEPTH = "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers".split()  # noqa: SIM905
+HEADS = "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads".split()  # noqa: SIM905
+INNER = "intermediate_size hidden_dim ffn_dim encoder_ffn_dim decoder_ffn_dim d_ff d_inner dff ffn_hidden_size".split()  # noqa: SIM905
 GENERIC: dict[str, Any] = {
-    **WIDTH,
-    **DEPTH,
-    **HEADS,
-    **HEAD,
-    **INNER,
-    **EXPERTS,
-    **LONGEST,
-    "num_key_value_heads": 2,
-    "vocab_size": 300,
-    "sliding_window": 16,
-    "pad_token_id": PAD,
-    "bos_token_id": BOS,
-    "eos_token_id": EOS,
-    "sep_token_id": SEP,
-    "cls_token_id": CLS,
-    "mask_token_id": MASK,
-    "image_token_id": IMAGE,
-    "use_cache": False,
+    **dict.fromkeys(WIDTH, 64),
+    **dict.fromkeys(DEPTH, all_layers),
+    **dict.fromkeys(HEADS, 4),
+    **dict.fromkeys(("head_dim", "d_kv", "d_head", "kv_channels"), 16),
+    **dict.fromkeys(INNER, 96),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), 4),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 32),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 128),
+    **{"num_experts_per_tok": 2, "num_key_value_heads": 2, "vocab_size": 300, "sliding_window": 16, "use_cache": False},
+    **{"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "sep_token_id": SEP, "cls_token_id": CLS},
+    **{"mask_token_id": MASK, "image_token_id": IMAGE},
 }
 
 SLIDING_AND_FULL = {"layer_types": each("sliding_attention", "full_attention")}
 # Latent attention: keys and values come from one low-rank projection and have as many heads as the queries.
 LATENT = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 16,
-    "q_lora_rank": 24,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
+    "num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
     "v_head_dim": 16,
-}
+}  # fmt: skip
 LINEAR_AND_FULL = {
-    "layer_types": each("linear_attention", "full_attention"),
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-}
+    "layer_types": each("linear_attention", "full_attention"), "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+}  # fmt: skip
 SIGLIP = {
-    "model_type": "siglip_vision_model",
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "intermediate_size": 32,
-    "image_size": 32,
-    "patch_size": 8,
-    "vision_use_head": False,
-}
+    "model_type": "siglip_vision_model", "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32,
+    "image_size": 32, "patch_size": 8, "vision_use_head": False,
+}  # fmt: skip
 ASR_ENCODER = {
-    "model_type": "qwen3_asr_encoder",
-    "encoder_layers": 1,
-    "num_mel_bins": 16,
-    "downsample_hidden_size": 8,
+    "model_type": "qwen3_asr_encoder", "encoder_layers": 1, "num_mel_bins": 16, "downsample_hidden_size": 8,
     "output_dim": 64,
-}
+}  # fmt: skip
 # YaRN extends rotary positions from 16 to the 128 of GENERIC, so a text of 40 tokens is longer than the original limit.
 YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "beta_fast": 32.0,
-    "beta_slow": 1.0,
+    "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
     "original_max_position_embeddings": 16,
-}
+}  # fmt: skip
 LLAMA4_YARN = {**YARN, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1}
 MODERNBERT = {**SLIDING_AND_FULL, "local_attention": 16}
 GROUPS = {"n_group": 2, "topk_group": 1, "n_routed_experts": 8}
@@ -206,10 +143,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gptj": {"rotary_dim": 8},
     "hunyuan_v1_moe": {"moe_topk": 2},
     "jamba": {
-        "attn_layer_period": 3,
-        "attn_layer_offset": 2,
-        "expert_layer_period": 2,
-        "expert_layer_offset": 1,
+        "attn_layer_period": 3, "attn_layer_offset": 2, "expert_layer_period": 2, "expert_layer_offset": 1,
         "mamba_dt_rank": 4,
     },
     "layoutlmv3": {"coordinate_size": 8, "shape_size": 16, "input_size": 32},
@@ -222,8 +156,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "ministral": SLIDING_AND_FULL,
     "ministral3": {"rope_parameters": LLAMA4_YARN},
     "mistral4": {
-        **LATENT,
-        "rope_parameters": {**LLAMA4_YARN, "partial_rotary_factor": 0.5},
+        **LATENT, "rope_parameters": {**LLAMA4_YARN, "partial_rotary_factor": 0.5},
         "first_k_dense_replace": lambda layers: layers // 2,
     },
     "mobilebert": {"intra_bottleneck_size": 32, "num_feedforward_networks": 2},
@@ -234,12 +167,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "olmo3": SLIDING_AND_FULL,
     "openai_privacy_filter": {"rope_parameters": YARN},
     "perceiver": {
-        "pad_token_id": PAD,
-        "num_latents": 16,
-        "d_latents": 64,
-        "num_self_attends_per_block": all_layers,
-        "num_self_attention_heads": 4,
-        "num_cross_attention_heads": 4,
+        "pad_token_id": PAD, "num_latents": 16, "d_latents": 64, "num_self_attends_per_block": all_layers,
+        "num_self_attention_heads": 4, "num_cross_attention_heads": 4,
     },
     "qwen2": {**SLIDING_AND_FULL, "use_sliding_window": True},
     "qwen2_moe": {**SLIDING_AND_FULL, "use_sliding_window": True, "mlp_only_layers": lambda layers: [layers - 2]},
@@ -251,9 +180,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "qwen3_5_text": LINEAR_AND_FULL,
     "qwen3_asr": {
         "text_config": {"model_type": "qwen3", **SLIDING_AND_FULL, "use_sliding_window": True},
-        "audio_config": ASR_ENCODER,
-        "audio_token_id": IMAGE,
-        "timestamp_token_id": MASK,
+        "audio_config": ASR_ENCODER, "audio_token_id": IMAGE, "timestamp_token_id": MASK,
     },
     "qwen3_moe": {"use_sliding_window": True, "mlp_only_layers": lambda layers: [layers - 2]},
     "qwen3_next": {**LINEAR_AND_FULL, "mlp_only_layers": lambda layers: [layers - 2]},
