@@ -68,9 +68,8 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
     ("column", "more", "recipes"),
     [
         ("recipe", {"tuned_layers": "2", "layers": "4"}, {"lora-2": "lora-2", "last 2": "last 2"}),
-        ("trainable", {"tuned_layers": "2", "layers": "4"}, {"lora-2": "lora-2"}),  # the name of the column before
         ("recipe", {"tuned_layers": "4", "tune_embeddings": "True"}, {"named": "named", "full": "full"}),
-        ("tuned_layers", {}, {"full": "full", "last 2": "last 2", "2.0": "last 2"}),
+        ("tuned_layers", {"trainable": "1538"}, {"full": "full", "last 2": "last 2", "2.0": "last 2"}),
         ("frozen_layers", {"layers": "12"}, {"all": "head only", "12": "head only", "0": "last 12"}),
     ],
 )

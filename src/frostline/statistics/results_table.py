@@ -101,7 +101,7 @@ def baseline_score(task: str, metric: str, given: Mapping[str, float], rows: Seq
 # Our column: its usual names. The first one that the table has is used.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
-    "recipe": ("recipe", "trainable"),
+    "recipe": ("recipe",),
     "tuned_layers": ("tuned_layers", "k", "unfrozen_layers", "tuned"),
     "frozen_layers": ("frozen_layers", "frozen"),
     "full": ("full", "tune_embeddings"),
