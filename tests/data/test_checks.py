@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -34,7 +35,8 @@ def test_rows_of_train_are_no_validation_rows(tmp_path: Path) -> None:
     rows = pd.DataFrame({"text": [f"text {n}" for n in range(40)], "label": ["x", "y"] * 20})
     rows.to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "link.csv").symlink_to(tmp_path / "t.csv")
-    for split, other in (("validation", rows), ("test", rows[::-1])):
+    shouted = rows.assign(text=rows.text.str.upper())
+    for split, other in (("validation", rows), ("test", rows[::-1]), ("test", shouted)):
         sentence = sentence_of(loaded, train=rows, **{split: other})
         assert sentence.startswith(f"The rows of {split} are those of train") and f"leave out --{split}" in sentence
     paths = {"train": str(tmp_path / "t.csv"), "validation": str(tmp_path / "link.csv")}
@@ -43,6 +45,11 @@ def test_rows_of_train_are_no_validation_rows(tmp_path: Path) -> None:
     report = loaded(train=rows, validation=other, test="none").report
     assert in_train(report) == " Of the validation texts, 50 % are also in train, so all scores are too high."
     assert in_train(loaded(train=rows, validation=other[10:], test="none").report) == ""
+    numbers = other.assign(text=np.arange(30, 50.0))  # as pandas stores them beside a missing cell
+    assert (
+        loaded(train=rows.assign(text=range(40)), validation=numbers, test="none").report.shared["train/validation"]
+        == 10
+    )
 
 
 def test_at_most_ten_rows_of_conflicting_texts_are_named() -> None:

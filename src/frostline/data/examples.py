@@ -58,10 +58,10 @@ class Texts:
         """What decides whether two examples read alike: the text without case and runs of white space, or both of a pair.
 
         Many models see no difference between such texts, so that one of them in train gives the other away. So does a pair in
-        the other order, for most tasks.
+        the other order, for most tasks. ``7`` is ``7.0``: pandas stores a column of numbers so in one table, and not in another.
         """
         parts = [part for part in (self.texts, self.pairs) if part is not None]
-        plain = ([" ".join(text.casefold().split()) for text in part] for part in parts)
+        plain = ([whole(" ".join(text.casefold().split())) for text in part] for part in parts)
         return [tuple(sorted(one)) for one in zip(*plain, strict=True)]
 
     @property

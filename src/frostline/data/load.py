@@ -173,7 +173,7 @@ def _require_other_rows(split: str, sources: Mapping[str, Any], given: Mapping[s
     paths = [Path(one).expanduser().resolve() for one in sources_of if isinstance(one, str | Path)]
     same = len(paths) == 2 and paths[0] == paths[1]
     if split in given and len(given[split]) >= MIN_SHARED_ROWS:
-        same |= {*given[split].keys()} == {*given["train"].keys()}
+        same |= {*given[split].read_alike()} == {*given["train"].read_alike()}
     if same:
         raise FrostlineError(
             f"The rows of {split} are those of train: scores on what was trained on say nothing about other texts; give other "
