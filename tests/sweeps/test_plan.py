@@ -165,7 +165,8 @@ def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tune", "weights", "noted"), [("0,1", "balanced", 0), ("words,1", "balanced", 1), ("words,1", "none", 0)]
+    ("tune", "weights", "noted"),
+    [("0,1", "balanced", 0), ("words,1", "balanced", 1), ("lp-ft-1,1", "balanced", 1), ("words,1", "none", 0)],
 )
 def test_ways_without_class_weights_are_noted(
     tiny_bert: Path, tmp_path: Path, tune: str, weights: str, noted: int
@@ -174,7 +175,7 @@ def test_ways_without_class_weights_are_noted(
     made = plan_of(
         model=str(tiny_bert), train=train, tune=tune, out=str(tmp_path / "o"), class_weights=weights, test="none"
     )
-    assert sum("TF-IDF models and SetFit weight all examples alike" in note for note in made.notes) == noted
+    assert sum("TF-IDF models, SetFit and the first head of LP-FT weight all" in note for note in made.notes) == noted
 
 
 def test_every_parameter_of_the_model_counts_once_and_low_rank_factors_beside_them() -> None:

@@ -40,7 +40,8 @@ from frostline.training.run import Run, StepPlan, phases_of
 from frostline.training.start import require_peft, with_modules
 
 UNWEIGHTED = (
-    "Class weights count in the training loop only: linear probes, TF-IDF models and SetFit weight all examples alike."
+    "Class weights count in the training loop only: linear probes, TF-IDF models, SetFit and the first head of LP-FT weight all "
+    "examples alike."
 )
 
 
@@ -109,6 +110,7 @@ def prepare(
     experiment = make_experiment(spec, pretrained, machine, data, encoded, identity.metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
+    unweighted = probes or any(not run.way.in_loop or run.way.order == "head-first" for run in runs)
     plan = Plan(
         spec=spec,
         identity=identity,
@@ -127,7 +129,7 @@ def prepare(
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
             *notes_on_metric(spec, identity),
-            *[UNWEIGHTED] * (spec.class_weights != "none" and (probes or not all(run.way.in_loop for run in runs))),
+            *[UNWEIGHTED] * (spec.class_weights != "none" and unweighted),
         ),
     )
     return load_upper_layers(plan)
