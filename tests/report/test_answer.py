@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from frostline.report.answer.scores_on_test import add_test_scores, sentences_on_test
+from frostline.report.explanations import trouble
 from frostline.report.rebuild import write_report
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled
@@ -108,6 +109,15 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
     assert rate.mean == two.validation.mean and rate.mean_with_failures < 0.8
     assert two.errors == 1
     assert answer.runs == Counts(done=18, failed=1, pending=1) and answer.unusable_runs == 2
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(5, "Tune the last 2"), (1, "no answer: the metric is not defined")])
+def test_a_metric_that_is_not_defined_on_a_fold_is_no_failure(seeds: int, said: str) -> None:
+    made = make_runs(lambda k, seed, *_: clear(k, 0, 0, 0) if seed else None, seeds=seeds)  # type: ignore[arg-type, return-value]
+    answer = answer_of(made)
+    assert said in answer.sentence and "failed" not in answer.sentence and answer.unusable_runs == 0
+    assert {point.outcome for cell in answer.sizes[0].cells for point in cell.points if not point.seed} == {"undefined"}
+    assert str(trouble(answer)).startswith("4 runs have no score: the metric is not defined")
 
 
 def test_without_a_common_seed_all_runs_are_compared_unpaired() -> None:

@@ -66,6 +66,16 @@ def test_the_validation_curve_shows_every_run(answer: Answer) -> None:
     assert runs == {(p.validation_best,) for p in good} and len(good) == 10
 
 
+def test_a_run_without_a_defined_score_is_no_failed_run(answer: Answer) -> None:
+    size, outcomes = answer.sizes[0], {"diverged": "undefined"}
+    cells = [
+        replace(cell, points=[replace(p, outcome=outcomes.get(p.outcome or "", p.outcome)) for p in cell.points])
+        for cell in size.cells
+    ]
+    (axes,) = validation_curve(replace(size, cells=cells), metric="accuracy").axes
+    assert [line.get_marker() for line in axes.lines].count("x") == 1  # the degenerate one
+
+
 def test_learning_curves_join_means_and_show_every_run(answer: Answer) -> None:
     curve = answer.sizes[0]
     (axes,) = learning_curves([curve, replace(curve, train_size=100)], metric="accuracy", chance=0.5).axes

@@ -142,9 +142,11 @@ def _number(flag: str, value: str) -> float:
 
 def print_analysis(analysis: "Analysis", publication: "Publication | None" = None) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
-    diverged = sum(rate.failures.diverged for group in analysis.groups if not group.same_runs for rate in group.rates)
-    if diverged:
+    counts = [rate.failures for group in analysis.groups if not group.same_runs for rate in group.rates]
+    if diverged := sum(one.diverged for one in counts):
         print(f"Runs without a score, counted as diverged: {diverged}.")
+    if undefined := sum(one.undefined for one in counts):
+        print(f"Runs without a score, because the metric is not defined on their examples: {undefined}.")
     if len(analysis.groups) == 1:
         (group,) = analysis.groups
         print("\n".join(wrapped(f"{group.model}, {group.task}: {group.sentence}")))

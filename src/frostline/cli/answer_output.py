@@ -127,7 +127,7 @@ def answer_lines(answer: "Answer", out: Path) -> list[tuple[str, str]]:
     from frostline.report.explanations import trouble
 
     before = [*_sentences(answer), "", *wrapped(_about(answer))]
-    text = trouble(answer.runs, answer.unusable_runs)
+    text = trouble(answer)
     if answer.runs.failed:
         text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
     after = ["", *_next_steps(answer, out), *(wrapped(text) if text else [])]

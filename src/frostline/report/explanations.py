@@ -15,7 +15,7 @@ from frostline.data.wording import counted, duration, quoted
 from frostline.report import formatting
 from frostline.report.answer.next_command import SAME_COMMAND
 from frostline.report.answer.recommended_classes import is_saved
-from frostline.statistics.answer import Answer, Counts
+from frostline.statistics.answer import Answer
 from frostline.statistics.metrics import scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.training.result import Provenance
@@ -28,18 +28,16 @@ def headline(sentence: str) -> tuple[str, str]:
     return (f"{head}.", rest) if stop else (head, "")
 
 
-def trouble(counts: Counts, unusable: int) -> str | None:
-    """The numbers of runs that have no usable score, ended in an error, or have no result; None if every run succeeded.
-
-    Args:
-        counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
-        unusable: The number of runs that are done but have no usable score.
-    """
-    parts = []
+def trouble(answer: Answer) -> str | None:
+    """The numbers of runs that have no usable score, ended in an error, or have no result; None if every run succeeded."""
+    counts, unusable, parts = answer.runs, answer.unusable_runs, []
     if unusable:
         parts.append(
             f"{unusable} of {counts.done} finished runs failed (diverged, collapsed, or predict the same for all examples)"
         )
+    if undefined := sum(rate.failures.undefined for rate in answer.rates):
+        have = counted(undefined, "run has", "runs have")
+        parts.append(f"{have} no score: the metric is not defined on validation examples with equal numbers")
     if counts.failed:
         parts.append(f"{counted(counts.failed, 'run')} ended in an error")
     if counts.pending:

@@ -40,6 +40,7 @@ class Failures:
     """How many runs failed, and how (see :mod:`frostline.statistics.cells`).
 
     Attributes:
+        undefined: The number of runs on whose rows the metric is not defined. They have not failed.
         interval: Of the failure rate; None without runs.
         not_above_baseline: The number of runs that are not above the baseline, failed or not; None: unknown.
     """
@@ -49,6 +50,7 @@ class Failures:
     at_chance: int
     collapsed: int
     failed: int
+    undefined: int
     runs: int
     interval: tuple[float, float] | None
     not_above_baseline: int | None

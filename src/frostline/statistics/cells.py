@@ -6,6 +6,7 @@
   best gain over the baseline, and more than the sample of rows explains.
 - at chance: as collapsed, and with less than a tenth of the best gain. If the best gain is clear, all runs of a cell may be at
   chance.
+- undefined: no score, because the metric is not defined on the rows of the run, such as equal numbers. That is no failure.
 
 The best gain is that of the best run of the curve. A weak run among weak runs has not failed. Excluding it would make its cell
 look better than it is. Runs that are not above the baseline are counted separately, whether they failed or not.
@@ -35,6 +36,7 @@ COLLAPSED = 0.5  # a collapsed run is at least this share of the best gain below
 CLEAR = 4.0  # a larger distance, in the largest standard error of an accuracy on these rows, is not due to the sample of rows
 ROUNDING = 1e-9  # tolerance for scores that are exactly on a threshold
 FAILURES = ("diverged", "degenerate", "at chance", "collapsed")
+UNDEFINED = "undefined"
 ANSWERS = ("ok", "at chance", "collapsed")  # the predictions of these runs differ between rows
 
 
@@ -68,7 +70,8 @@ def with_outcomes(runs: Sequence[RunResult], chance: float | None, clear: float 
         clear: See :func:`clear_distance`.
 
     Returns:
-        The runs with ``outcome`` (``ok``, one of ``FAILURES``, or None if unfinished) and ``above_baseline`` (None: unknown).
+        The runs with ``outcome`` (``ok``, ``UNDEFINED``, one of ``FAILURES``, or None if unfinished) and ``above_baseline``
+        (None: unknown).
     """
     floor, thresholds = _thresholds(runs, chance, clear)
     return [
@@ -109,7 +112,7 @@ def _outcome(run: RunResult, floor: float | None, threshold: float) -> str:
     if run.outcome in ("diverged", "degenerate"):
         return run.outcome
     if not scored([run]):
-        return "diverged"
+        return UNDEFINED if run.outcome == "ok" else "diverged"
     if floor is None or run.score >= threshold - ROUNDING:
         return "ok"
     return "at chance" if run.score <= floor + ROUNDING else "collapsed"
@@ -140,6 +143,7 @@ def failures(runs: Sequence[RunResult]) -> Failures:
     return Failures(
         **counts,
         failed=failed,
+        undefined=sum(run.outcome == UNDEFINED for run in runs),
         runs=len(runs),
         interval=failure_interval(failed, len(runs)) if runs else None,
         not_above_baseline=known.count(False) if known else None,
@@ -149,7 +153,7 @@ def failures(runs: Sequence[RunResult]) -> Failures:
 def total(some: Iterable[Failures]) -> Failures:
     """The failures of several groups of runs together."""
     parts = list(some)
-    names = (*(name.replace(" ", "_") for name in FAILURES), "failed", "runs")
+    names = (*(name.replace(" ", "_") for name in FAILURES), "failed", UNDEFINED, "runs")
     counts = {name: sum(getattr(part, name) for part in parts) for name in names}
     known = [part.not_above_baseline for part in parts if part.not_above_baseline is not None]
     interval = failure_interval(counts["failed"], counts["runs"]) if counts["runs"] else None

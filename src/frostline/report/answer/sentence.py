@@ -126,8 +126,10 @@ def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome =
     decision, full = curve.decision, cells.get(curve.reference or "")
     chosen = curve.recommended.recipe if curve.recommended else decision.choice if decision else None
     if chosen is None:
-        done = any(cell.runs for cell in curve.cells)
+        done = [cell.failures for cell in curve.cells if cell.runs]
         why = f"all finished runs diverged or predict a constant. {LEARN_FIRST}" if done else "no run has finished."
+        if done and all(one.undefined == one.runs for one in done):
+            why = "the metric is not defined on validation examples with equal numbers. Give others with --validation."
         return f"There is no answer: {why}"
     of_table = comparison.evidence.rows is None
     if full and of_table and len(cells) == 1:

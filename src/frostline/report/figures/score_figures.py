@@ -27,6 +27,7 @@ from frostline.report.figures.drawing import (
     figure_of,
 )
 from frostline.statistics.answer import Calibration, Cell, SizeAnswer
+from frostline.statistics.cells import UNDEFINED
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.recipe import FULL, NAMED
 
@@ -84,7 +85,7 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
         if chance is not None:
             label = f"{names.baseline(metric)} {formatting.score(chance)}{'' if chance > low else ', below'}"
             handles.append(Line2D([], [], **DASHED, label=label))
-        if any(point.outcome != "ok" for cell in cells for point in cell.points):
+        if any(point.outcome not in ("ok", UNDEFINED) for cell in cells for point in cell.points):
             handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
         longer: dict[str, Any] = {"handlelength": 3.5} if len(lengths) > 1 else {}  # shows the dashes beside the marker
         figure.legend(handles=handles, loc="outside lower left", ncols=2, **longer)
@@ -177,7 +178,7 @@ def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float, ceiling: float) -
     if summary.low is not None and summary.high is not None:
         ends = [summary.low, summary.high]
         axes.plot([x, x], ends, color=VALIDATION, linewidth=9, alpha=0.22, solid_capstyle="butt")
-    points = cell.points
+    points = [point for point in cell.points if point.outcome != UNDEFINED]
     spots = x + np.linspace(-1, 1, len(points) + 2)[1:-1] * 0.26 * min(1.0, len(points) / 4)
     for spot, point in zip(spots, points, strict=True):
         score = point.validation_best

@@ -82,7 +82,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
         command_time=training_time(answer),
         loading=loading(answer, out / "model"),
         refit=refit_sentence(answer),
-        trouble=trouble(answer.runs, answer.unusable_runs),
+        trouble=trouble(answer),
         failed_runs=total(rate.failures for rate in answer.rates),
         errors=errors,
         classes={

@@ -8,7 +8,7 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, Rate, SizeAnswer
-from frostline.statistics.cells import FAILURES
+from frostline.statistics.cells import FAILURES, UNDEFINED
 from frostline.statistics.curve import BEST_OF_FULL
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import ALTERNATIVES
@@ -161,7 +161,7 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
 
 def failure_columns() -> list[Column]:
     """Columns of the failed runs, with their kinds, and of the failure rate."""
-    kinds = [name.replace(" ", "_") for name in FAILURES]
+    kinds = [name.replace(" ", "_") for name in (*FAILURES, UNDEFINED)]
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
         return Column(key, title, formatting.count, of=f"failures.{key}", **more)

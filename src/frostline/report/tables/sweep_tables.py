@@ -10,7 +10,7 @@ from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, Read, train_size_column
 from frostline.report.tables.table import Column, Ends, ReportTable, Row
 from frostline.statistics.answer import ClassScores, Threshold
-from frostline.statistics.cells import FAILURES
+from frostline.statistics.cells import FAILURES, UNDEFINED
 from frostline.statistics.class_outputs import FOLDS, SCORES
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import DataRecord
@@ -64,7 +64,7 @@ def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     def what(run: RunResult) -> str:
         return {"failed": "error", "pending": "not trained yet"}.get(run.status) or str(run.outcome)
 
-    failed = [run for run in runs if run.outcome in FAILURES or run.status != "done"]
+    failed = [run for run in runs if run.outcome in (*FAILURES, UNDEFINED) or run.status != "done"]
     columns = (
         *(TUNED, train_size_column(run.train_size for run in runs), Column("seed", "seed"), LEARNING_RATE),
         Column("validation_best", "score", formatting.score),
