@@ -178,6 +178,15 @@ def test_ways_without_class_weights_are_noted(
     assert sum("TF-IDF models, SetFit and the first head of LP-FT weight all" in note for note in made.notes) == noted
 
 
+@pytest.mark.parametrize(("workers", "gpu"), [(2, False), (2, True), (1, True), ("auto", True)])
+def test_workers_that_cannot_be_forked_are_noted(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int | str, gpu: bool
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: gpu)
+    made = plan_of(**settings | {"workers": workers, "device": "cpu"})
+    assert any("--workers has no effect here" in note for note in made.notes) == (workers == 2 and gpu)
+
+
 def test_every_parameter_of_the_model_counts_once_and_low_rank_factors_beside_them() -> None:
     model = small_model("bert")
     whole = sum(p.numel() for p in model.parameters())

@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -110,6 +111,14 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
             has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bfloat16" if has_bf16 else "float32"
     return Machine(torch.device(device), precision)
+
+
+def can_fork(device: torch.device) -> bool:
+    """Whether forked processes can train on the device.
+
+    Only Linux forks a process with threads safely. Autograd refuses to run in a fork if there is an accelerator.
+    """
+    return device.type == "cpu" and sys.platform == "linux" and not torch.accelerator.is_available()
 
 
 def free_bytes(path: os.PathLike[str]) -> int:

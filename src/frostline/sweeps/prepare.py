@@ -17,7 +17,7 @@ from frostline.data.task import Task
 from frostline.frozen.exactness import find_head_reads, find_last_linear
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import position_limit, probe_batch
-from frostline.model.device import Machine, device_memory, this_machine
+from frostline.model.device import Machine, can_fork, device_memory, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN, OWN_HEAD
@@ -39,6 +39,7 @@ from frostline.training.problem import NUMBERS, MultiLabelProblem, Problem, TagP
 from frostline.training.run import Run, StepPlan, phases_of
 from frostline.training.start import require_peft, with_modules
 
+ONE_WORKER = "--workers has no effect here: it needs Linux and a machine without a GPU."
 UNWEIGHTED = (
     "Class weights count in the training loop only: linear probes, TF-IDF models, SetFit and the first head of LP-FT weight all "
     "examples alike."
@@ -129,6 +130,7 @@ def prepare(
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
             *notes_on_metric(spec, identity),
+            *[ONE_WORKER] * (spec.workers not in ("auto", 1) and not can_fork(machine.device)),
             *[UNWEIGHTED] * (spec.class_weights != "none" and unweighted),
         ),
     )

@@ -26,6 +26,7 @@ import torch
 
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
+from frostline.model.device import can_fork
 from frostline.sweeps.execution.queue import POLL
 from frostline.sweeps.execution.stopping import LONGEST_STEP, STOP, Stopped
 from frostline.sweeps.plan import Plan
@@ -47,11 +48,8 @@ def workers_for(plan: Plan, runs: Sequence[Run]) -> int:
     number of threads, and its results would not be bitwise identical.
     """
     cores, wanted = torch.get_num_threads(), plan.spec.workers
-    if wanted == 1 or len(runs) < 2 or plan.experiment.machine.device.type != "cpu":
-        return 1
-    # Only Linux forks a process with threads safely. A worker of another pool may not start processes. Autograd refuses to run
-    # in a fork if there is an accelerator.
-    if sys.platform != "linux" or current_process().daemon or torch.accelerator.is_available():
+    # A worker of another pool may not start processes.
+    if wanted == 1 or len(runs) < 2 or current_process().daemon or not can_fork(plan.experiment.machine.device):
         return 1
     if wanted != "auto":
         return min(wanted, len(runs))
