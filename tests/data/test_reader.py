@@ -276,6 +276,20 @@ def test_every_text_is_kept(tmp_path: Path, name: str, content: str, texts: list
     assert table.rows.tolist() == list(range(first, len(texts) + first))
 
 
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ('text, label\n"a, b", "pos"\n', ("a, b", "pos")),
+        ("text; label\na; pos\n", ("a", "pos")),
+        ("text,label\na, pos\n", ("a", " pos")),
+    ],
+)
+def test_blanks_after_separators_belong_to_no_cell(tmp_path: Path, content: str, cells: tuple[str, str]) -> None:
+    table = read_table(written(tmp_path, "a.csv", content))
+    assert (*table.texts("text"), *table.texts("label")) == cells
+    assert any("a blank follows each separator of row 1" in note for note in table.notes) == (cells[1] == "pos")
+
+
 def test_column_names_for_a_file_without_header(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "x\t1\ty\nx\t0\tz\tmore\tand more\n")
     table = read_table(path, column_names=["source", "label", "text"])

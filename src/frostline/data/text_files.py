@@ -1,8 +1,9 @@
 """Tables in text files: CSV, TSV and JSON, and the encoding that reads them.
 
-In CSV and TSV files, every text stays exactly as it is in the file. "NA", "null" and the empty text are texts. Rows are numbered
-as in a spreadsheet. The header is row 1, and blank lines count. A line break inside quotation marks does not start a new row. A
-JSON file has one object per line, one list of objects, or one object alone, which is a row.
+In CSV and TSV files, every text stays exactly as it is in the file, but blanks after separators such as ``, `` belong to none.
+"NA", "null" and the empty text are texts. Rows are numbered as in a spreadsheet. The header is row 1, and blank lines count. A
+line break inside quotation marks does not start a new row. A JSON file has one object per line, one list of objects, or one
+object alone, which is a row.
 """
 
 import codecs
@@ -120,7 +121,7 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
                 ragged.append(row)
                 continue
             expected = "--column-names has" if column_names else "the header has"
-            remedy = f"put a text that contains {quoted(separator)} or a line break in double quotes"
+            remedy = f"put a text that contains {quoted(separator[0])} or a line break in double quotes"
             if separator == "\t":
                 remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
             if not column_names and (why := not_a_header(header, complete)):
@@ -136,6 +137,8 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
     if column_names and complete[0] == header:
         raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")
     notes = []
+    if separator.endswith(" "):
+        notes.append(f"{path}: a blank follows each separator of row 1, so blanks after separators belong to no cell.")
     if longer:
         have = counted(longer, "row has", "rows have")
         notes.append(f"{path}: {have} more cells than the {width} named columns; these cells are dropped.")
@@ -173,11 +176,13 @@ def first_row(path: Path, encoding: str | None) -> list[str]:
 
 
 def _numbered_rows(path: Path, encoding: str | None) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """The separator of a file, and its rows with their numbers."""
+    """The separator of a file, with a blank if one follows each separator of its first row, and its rows with their numbers."""
     text, separator = read_text(path, encoding), "\t"
     if path.suffix.lower() == ".csv":
         first = text.partition("\n")[0]
         separator = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
+        if separator != "\t" and 0 < first.count(separator) == first.count(f"{separator} "):
+            separator += " "
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         if separator == "\t":  # only line feeds end a line: U+2028 or a lone carriage return may be in a text
@@ -187,9 +192,9 @@ def _numbered_rows(path: Path, encoding: str | None) -> tuple[str, Iterator[tupl
             return
         limit, row = csv.field_size_limit(CELL_LIMIT), 0
         try:
-            for row, cells in enumerate(
-                csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True), start=1
-            ):
+            lines, skip = StringIO(text, newline=""), separator.endswith(" ")
+            found = csv.reader(lines, delimiter=separator[0], skipinitialspace=skip, strict=True)
+            for row, cells in enumerate(found, start=1):
                 yield row, cells
         except csv.Error as error:
             raise FrostlineError(
