@@ -5,6 +5,7 @@ from pathlib import Path
 import datasets
 import pytest
 
+from frostline.data.wording import listed
 from loaded import frame, loaded, refused
 
 
@@ -21,12 +22,16 @@ def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test:
     (tmp_path / "data").mkdir()
     for rows, name in zip((8, 6, 4), (train, validation, test), strict=True):
         frame(rows).to_csv(tmp_path / name, index=False)
-    (tmp_path / "LICENSE.txt").write_text("not data")
+    frame(2).to_csv((tmp_path / train).with_name("extra.csv"), index=False)
     if "_matched" in validation:
         frame(2).to_csv(tmp_path / "dev_mismatched.csv", index=False)
     data = loaded(data=tmp_path)
     assert data.test is not None and data.task.name == tmp_path.name
     assert [len(part) for part in (data.train, data.validation, data.test)] == [8, 6, 4]
+    left_out = ["dev_mismatched.csv"] * ("_matched" in validation) + ["extra.csv"]
+    assert any(
+        note.startswith(f"{tmp_path}: left out") and note.endswith(f": {listed(left_out)}.") for note in data.notes
+    )
     assert loaded(data=tmp_path, test="none").test is None
     assert len(loaded(data=tmp_path, validation=frame(2)).validation) == 2
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,12 @@ def from_folder(folder: Path, read: Read, split_of: SplitOf = split_of_name) -> 
                 f"{paths[0].parent}: {len(paths)} of the {count} files of the {split} split are there; copy or download the "
                 f"others, or pass one file with --{split}."
             )
-    return {split: concatenated([read(path) for path in paths]) for split, paths in files.items()}
+    others = sorted(
+        path for path in files["train"][0].parent.iterdir() if path.is_file() and path.suffix.lower() in FORMAT_OF
+    )
+    unread = [path.name for path in others if not any(path in paths for paths in files.values())]
+    tables = {split: concatenated([read(path) for path in paths]) for split, paths in files.items()}
+    return _with_note(tables, str(folder), unread)
 
 
 def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
@@ -111,9 +117,18 @@ def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitO
             raise FrostlineError(
                 f"{name}: {listed(same)} could all be the {split} split; pass the intended one as a file or a table."
             )
-    return {
+    tables = {
         split: read(splits[one], name=f"{name} ({one})") for one, split in split_by_name.items() if split is not None
     }
+    return _with_note(tables, name, [one for one, split in split_by_name.items() if split is None])
+
+
+def _with_note(tables: dict[str, Table], name: str, unread: Sequence[str]) -> dict[str, Table]:
+    """The tables; those for training have a note on the files or splits that are not read, if there are any."""
+    if not unread:
+        return tables
+    note = f"{name}: left out, because only names with train, validation (or valid, val, dev) or test are read: {listed(unread)}."
+    return {**tables, "train": replace(tables["train"], notes=(*tables["train"].notes, note))}
 
 
 def load_hub(name: str, config: str | None) -> Mapping[str, Any]:
