@@ -33,6 +33,7 @@ BAD = [
     ("--train t.csv --class-weights positive=1,negative=2,positive=3", "names a label twice"),
     ("--train t.csv --tune 0 --tune 1", "--tune is there twice: give it once, and several values separated by commas"),
     ("--train t.csv --train latin.csv", "--train is there twice"),
+    ("--train t.csv --refit --no-refit", "--refit and --no-refit are both there: leave one of them out."),
     ("--train t.csv --model no-config", "no-config is not a model"),
     ("--train t.csv --model no-tokenizer", "has no tokenizer"),
     ("--train t.csv --model no-weights", "Its weights are only in pytorch_model.bin; convert them: python -c"),

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from threading import current_thread, main_thread
 from typing import Annotated, Any, NoReturn, TextIO
@@ -71,7 +71,7 @@ class PanelCommand(TyperCommand):
         if self.name in FIRST and HELP_ALL in args:
             ctx.meta[HELP_ALL], args = True, ["--help"]
         try:
-            self._refuse_lost_values(ctx, *self.make_parser(ctx).parse_args(list(args)))
+            self._refuse_lost_values(ctx, {*args}, *self.make_parser(ctx).parse_args(list(args)))
             return super().parse_args(ctx, args)
         except Exception as error:
             similar = getattr(error, "possibilities", None)  # of Typer's error, the most similar name first
@@ -79,14 +79,22 @@ class PanelCommand(TyperCommand):
                 error.possibilities = similar[:1]  # type: ignore[attr-defined]
             raise
 
-    def _refuse_lost_values(self, ctx: Any, values: Mapping[str, Any], _: object, given: Sequence[Any]) -> None:
+    def _refuse_lost_values(
+        self, ctx: Any, words: Set[str], values: Mapping[str, Any], _: object, given: Sequence[Any]
+    ) -> None:
         """Refuse a flag with one value that is there twice, or that has another flag for its value, as of an empty variable.
+
+        So are ``--x`` and ``--no-x`` together.
 
         Raises:
             FrostlineError: There is one. The parser would take the last value, or the other flag.
         """
         known = {flag for one in self.get_params(ctx) for flag in (*one.opts, *one.secondary_opts)}
         for one in () if values.get("help") else given:
+            if one.secondary_opts and words & {*one.opts} and words & {*one.secondary_opts}:
+                raise FrostlineError(
+                    f"{one.opts[0]} and {one.secondary_opts[0]} are both there: leave one of them out."
+                )
             if one.param_type_name == "argument" or one.is_flag or one.multiple:
                 continue
             if values[one.name] in known:
