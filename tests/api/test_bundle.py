@@ -149,7 +149,7 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         ([models[0], tmp_path / "full"], {}, r"full contains no model \(no config.json\)"),
         ([models[0], tmp_path / "probe"], {}, "probe is a probe, a TF-IDF model or one of SetFit, which a bundle"),
         ([models[0], tmp_path / "search"], {}, "model is a probe, a TF-IDF model or one of SetFit"),
-        (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
+        (models[:2], {"names": ("a",)}, "--names has 1 name for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),
         (models[:2], {"names": ("a", "../b")}, r"'\.\./b' cannot be the name of a task"),
         (models[:2], {"out": tmp_path / "full", "overwrite": True}, "full exists and is not a bundle"),

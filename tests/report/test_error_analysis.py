@@ -82,7 +82,7 @@ def test_texts_with_wrong_labels_say_what_is_missed_and_what_is_extra() -> None:
     logits = np.array([[3.0, -2.0], [2.0, -1.0], [-4.0, 1.0], [-1.0, 1.0]])
     found = errors(targets, logits, ("price", "story"))
     assert "2 of 4 validation examples" in found.summary
-    assert "1 labels are missed and 1 predicted wrongly" in found.summary
+    assert "1 label is missed and 1 predicted wrongly" in found.summary
     loss = np.log1p(np.exp(np.where(targets, -logits, logits))).mean(1)
     assert list(map(said, found.worst)) == [
         f"4 y: label price, label story, missed price (1.8 %), loss {loss[2]:.2f}",

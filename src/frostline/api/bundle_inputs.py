@@ -7,7 +7,7 @@ from pathlib import Path
 from frostline import FrostlineError
 from frostline.api.prediction import require_model, trained_task
 from frostline.data.files import FILES, file_name, files_in, read_record
-from frostline.data.wording import listed, quoted
+from frostline.data.wording import counted, listed, quoted
 from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
 
 
@@ -62,7 +62,8 @@ def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[st
         paths = [Path(os.path.abspath(folder)) for folder in folders]
         names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
     if len(names) != len(folders):
-        raise FrostlineError(f"--names has {len(names)} names for {len(folders)} models: give one for each model.")
+        have = f"{counted(len(names), 'name')} for {counted(len(folders), 'model')}"
+        raise FrostlineError(f"--names has {have}: give one for each model.")
     first: dict[str, Path] = {}
     for name, folder in zip(names, folders, strict=True):
         if not TASK_NAME.fullmatch(name):

@@ -18,7 +18,7 @@ from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
 from frostline.data.task import Task
-from frostline.data.wording import first_line, quoted
+from frostline.data.wording import counted, first_line, quoted
 from frostline.model.model_files import (
     BUNDLE,
     ESTIMATOR,
@@ -107,7 +107,7 @@ class Outputs:
             thresholds = _thresholds(keys, labels, threshold)
         elif threshold is not None or THRESHOLD in keys:
             if len(labels) != 2:
-                found = f"{len(labels)} labels" if labels else "no labels"
+                found = counted(len(labels), "label") if labels else "no labels"
                 raise FrostlineError(
                     f"A threshold is for two labels, but this model has {found}: leave --threshold out."
                 )
@@ -159,7 +159,7 @@ class Predicted(Outputs):
     def __repr__(self) -> str:
         about = f", {self.truncated} of them truncated" if self.truncated else ""
         classes = f"; classes {', '.join(map(quoted, self.classes))}" if self.classes else ""
-        return f"<{type(self).__name__} of {self.task_type} for {len(self.texts)} texts{about}{classes}>"
+        return f"<{type(self).__name__} of {self.task_type} for {counted(len(self.texts), 'text')}{about}{classes}>"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self).strip('<>'))}</p>{self.to_pandas()._repr_html_()}"  # type: ignore[operator]

@@ -24,7 +24,7 @@ from frostline.data.labels import (
 )
 from frostline.data.table import Table
 from frostline.data.tags import are_entities, filled, refuse_wrong_tags
-from frostline.data.wording import NUMBER, quoted
+from frostline.data.wording import NUMBER, counted, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,8 @@ def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels
         fewer = texts if len(texts) <= len(numbers) else numbers
         odd, cell = next((n, own[0]) for n, own in enumerate(lists) if own and own[0] in fewer)
         raise FrostlineError(
-            f"{table.location(odd, column)}: the column mixes {len(numbers):,} distinct numbers with "
-            f"{len(texts):,} distinct texts; correct {quoted(cell)}, or {choose}."
+            f"{table.location(odd, column)}: the column mixes {counted(len(numbers), 'distinct number')} with "
+            f"{counted(len(texts), 'distinct text')}; correct {quoted(cell)}, or {choose}."
         )
     if texts:
         refuse_too_many(table, column, len(texts), choose)
@@ -116,10 +116,10 @@ def _task_type(table: Table, column: str, lists: Sequence[Labels | None], labels
     integers, many = all(WHOLE.fullmatch(cell.strip()) for cell in numbers), len(numbers) > MAX_CLASSES
     if integers != many:
         return CLASSIFICATION if integers else REGRESSION
-    kind = "integers" if integers else "numbers, not all of them integers"
+    found = counted(len(numbers), "number that is no integer", "different numbers, not all of them integers")
+    found = f"{len(numbers):,} different integers" if integers else found
     raise FrostlineError(
-        f"{table.name}, column {quoted(column)}: {len(numbers):,} different {kind}, which may be classes or a "
-        f"quantity; {choose}."
+        f"{table.name}, column {quoted(column)}: {found}, which may be classes or a quantity; {choose}."
     )
 
 

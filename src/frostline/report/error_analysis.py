@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 from frostline.data.examples import Examples
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types, words_of
+from frostline.data.wording import counted
 from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import held_out_logits
 from frostline.report.figures.drawing import svg
@@ -134,8 +135,9 @@ def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], ma
 
     missed, extra = int((targets & ~predicted).sum()), int((~targets & predicted).sum())
     return Errors(
-        f"{wrong.any(1).sum():,} of {len(examples):,} validation examples have a wrong label ({made_by}): {missed:,} labels are "
-        f"missed and {extra:,} predicted wrongly, where a label is predicted from probability 0.5 on.",
+        f"{wrong.any(1).sum():,} of {len(examples):,} validation examples have a wrong label ({made_by}): "
+        f"{counted(missed, 'label is', 'labels are')} missed and {extra:,} predicted wrongly, where a label is predicted from "
+        "probability 0.5 on.",
         "Examples with wrong labels and the largest loss",
         _worst(examples, losses.mean(1), wrong.any(1), parts),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from frostline.data.wording import duration
+from frostline.data.wording import counted, duration
 from frostline.report.plain_text import size_of, table_lines, wrapped
 from frostline.statistics.recipe import Recipe
 
@@ -20,7 +20,7 @@ def plan_lines(plan: "Plan") -> Iterator[str]:
     yield from device_lines(plan)
     missing = {run.digest for run in plan.missing(plan.runs)}
     done = len(plan.runs) - len(missing)
-    yield f"{len(plan.runs)} runs, {done} of them done; {plan.parameters:,} parameters in the model."
+    yield f"{counted(len(plan.runs), 'run')}, {done} of them done; {plan.parameters:,} parameters in the model."
     rows = list(_plan_rows(plan, missing))
     yield from table_lines(rows, tuple(rows[0]))
     if too_large := [row["tune"] for row in rows if row.get("fits") == "no"]:
