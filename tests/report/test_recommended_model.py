@@ -203,6 +203,7 @@ def test_card_of_named_parts(licensed_bert: Path, tmp_path: Path) -> None:
     text = " ".join(ModelCard.load(out / "model" / "README.md").text.split())
     cut = "cut to its first 2 layers, with layer.1, pooler and the head of 2 layers fine-tuned for"
     assert re.search(rf"{cut} (3.5|4) epochs on", text)
+    assert [json.loads((out / file).read_text())["depth"] for file in ("answer.json", "model/frostline.json")] == [2, 2]
     assert "were named by the user" in text
     assert "Nothing was compared" in text and "swept the number" not in text and "bitwise identical" in text
 

@@ -141,7 +141,7 @@ def _rebuild(folder: Folder) -> Answer:
             return scored[1]
 
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
-    answer.tested, answer.made_from = test is not None, made_from
+    answer.tested, answer.made_from, answer.depth = test is not None, made_from, folder.spec.depth
     answer.data = folder.data.model_dump(exclude={"notes", "columns"})
     answer.notes, answer.columns = folder.data.notes, folder.data.columns
     write_tables(folder.out, rows, folder.scores())

@@ -416,6 +416,7 @@ def _shared_facts(identity: Identity, answer: Answer, saved: Saved) -> dict[str,
         "task_type": identity.task_type,
         "labels": list(identity.labels),
         "max_length": identity.max_length,
+        "depth": answer.depth,
         "columns": answer.columns,
         **({"refit": dict(saved.refit)} if saved.refit else {}),
     }

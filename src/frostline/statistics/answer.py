@@ -414,6 +414,7 @@ class Answer(TaskAnswer):
         search: The record of the search, if one trained the runs.
         refit_rows: The number of rows that the saved model was trained on, if it was trained once more on all labelled ones.
         made_from: A digest of the settings, the search and the results that the answer is about.
+        depth: How many of the first layers of the model were kept; None: all of them.
         data: Further facts of the data: the report, and what is truncated at how many tokens.
         notes, columns: Remarks on the data, and how their columns were read.
     """
@@ -440,6 +441,7 @@ class Answer(TaskAnswer):
     opened_by: str = "frostline"
     refit_rows: int | None = None
     made_from: str | None = None
+    depth: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     columns: dict[str, Any] | None = None
