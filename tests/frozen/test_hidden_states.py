@@ -216,7 +216,7 @@ def two_precisions(bert: tuple[Any, Anatomy], tmp_path_factory: pytest.TempPathF
     cache, tokens = Cache(tmp_path_factory.mktemp("entries") / "cache", *bert), ragged_tokens(12)
     for precision in ("float32", "bfloat16"):
         for rows in (range(8), range(12)):
-            cache.load(tokens, rows, StateSelection((1,), head=False), precision=precision)
+            cache.load(tokens, rows, StateSelection((1,), head=True, pooled=(0, 2)), precision=precision)
     return cache.folder
 
 
@@ -229,7 +229,7 @@ def test_all_entries_are_listed(folder: Path) -> None:
     entries = list_entries(folder)
     assert [entry.recipe and entry.recipe.precision for entry in entries] == ["float32", "bfloat16"]
     for entry in entries:
-        assert (entry.model, entry.rows, entry.cuts) == ("m", 12, (1,))
+        assert (entry.model, entry.rows, entry.after) == ("m", 12, ("0", "1", "2", "last"))
         assert entry.bytes == sum(path.stat().st_size for path in entry.folder.rglob("*") if path.is_file())
     assert list_entries(folder / "nothing") == []
 

@@ -249,7 +249,7 @@ def cache_ls() -> None:
             "model": entry.model,
             "precision": entry.recipe.precision if entry.recipe else "",
             "examples": entry.rows,
-            "after layers": " ".join(map(str, entry.cuts)),
+            "after layers": " ".join(entry.after),
             "size": size_of(entry.bytes),
             "written": datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M"),
         }

@@ -87,7 +87,7 @@ class CacheEntry:
     folder: Path  # its name is the key
     recipe: CacheKey | None  # None if recipe.json is damaged
     rows: int  # examples
-    cuts: tuple[int, ...]
+    after: tuple[str, ...]  # layers: numbers, ascending, then "last" if there is what the head reads
     bytes: int
     modified: float  # seconds since 1970
 
@@ -108,13 +108,14 @@ def list_entries(folder: Path | None = None) -> list[CacheEntry]:
             files = []
         if not files:  # another process has removed the entry
             continue
-        cuts = {name.removeprefix("tokens-") for names in shards for name in names if name.startswith("tokens-")}
+        names = {name for lengths in shards for name in lengths}
+        layers = sorted({int(layer) for name in names if (layer := name.partition("-")[2]).isdecimal()})
         found.append(
             CacheEntry(
                 folder=recipe.parent,
                 recipe=_read_key(recipe),
-                rows=sum(names["keys"] for names in shards),
-                cuts=tuple(sorted(map(int, filter(str.isdigit, cuts)))),
+                rows=sum(lengths["keys"] for lengths in shards),
+                after=(*map(str, layers), *["last"] * ("head" in names)),
                 bytes=sum(file.st_size for file in files),
                 modified=max(file.st_mtime for file in files),
             )
