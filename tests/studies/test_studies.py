@@ -232,4 +232,9 @@ def test_the_comparison_uses_the_same_share_of_layers() -> None:
     assert compare(protocol, in_f1) == [] and publication_of(protocol, in_f1).gaps == (
         "The F1 of sst2 is not compared, because accuracy was published."
     )
+    size.train_size = 60
+    assert publication_of(protocol, measured("roberta-base", 12)).gaps == (
+        "sst2 with 60 examples is not compared: 50, 100, 200, 500, 1,000 were published."
+    )
+    size.train_size = 100
     assert len(means_of_same_models(compare(protocol, measured("roberta-base", 12, metric="acc_norm")))) == 2

@@ -83,6 +83,15 @@ def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
     }
     for task, ours, theirs in sorted(left_out):
         gaps += f"{' ' if gaps else ''}The {ours} of {task} is not compared, because {theirs} was published."
+    for task in dict.fromkeys(group.task for group in analysis.groups):
+        same_task = [one for one in protocol.published if normalized_name(one.task or "") == normalized_name(task)]
+        known = {one.train_size for one in same_task if one.train_size}
+        sizes = {
+            size.train_size for one in analysis.groups if one.task == task for size in one.sizes if size.train_size
+        }
+        if len(known) > 1 and (others := sizes - known):
+            ours, theirs = (", ".join(f"{size:,}" for size in sorted(some)) for some in (others, known))
+            gaps += f"{' ' if gaps else ''}{task} with {ours} examples is not compared: {theirs} were published."
     return Publication(study=protocol, gaps=gaps, table=published_table(rows) if rows else None)
 
 
