@@ -4,10 +4,8 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -38,6 +36,7 @@ from frostline.training.probes import (
     last_layers,
     means_apart,
     read_computed,
+    read_once,
     vectors_apart,
     words_of_rows,
 )
@@ -149,15 +148,9 @@ MOST_APART = 20_000  # pairs of which the worker keeps the means
 
 def _apart(experiment: Experiment, rows: Rows, split: str) -> Vectors:
     """The vectors of these rows of pairs with their texts read alone. They are computed when they are first read."""
-    layers, lock = last_layers(experiment.pretrained.anatomy.count), Lock()
-    vectors = lru_cache(1)(lambda: vectors_apart(_means_apart(experiment, rows, split, layers), layers))
-
-    def of(layer: int) -> Any:
-        with lock:  # several threads fit probes
-            found = vectors()
-        return found(layer)
-
-    return of
+    layers = last_layers(experiment.pretrained.anatomy.count)
+    vectors = read_once(lambda: vectors_apart(_means_apart(experiment, rows, split, layers), layers), 1)
+    return lambda layer: vectors()(layer)
 
 
 def _means_apart(experiment: Experiment, rows: Rows, split: str, layers: Sequence[int]) -> NDArray[np.float32]:

@@ -129,11 +129,16 @@ def cached_vectors(states: HiddenStates, rows: Rows, words: LabelledTokens | Non
             return states.pooled(layer, rows).numpy()
         return states.tokens(layer, rows)[0].numpy()[words.position][:, None]
 
-    cached, lock = lru_cache(LAST_LAYERS)(read), Lock()
+    return read_once(read, LAST_LAYERS)
 
-    def of(layer: int) -> Any:
-        with lock:  # without it, several threads could read the same layer at the same time
-            return cached(layer)
+
+def read_once(read: Callable[..., Any], latest: int) -> Callable[..., Any]:
+    """``read``, whose latest results stay in memory. Several threads, which fit probes, never read the same at the same time."""
+    cached, lock = lru_cache(latest)(read), Lock()
+
+    def of(*arguments: Any) -> Any:
+        with lock:
+            return cached(*arguments)
 
     return of
 
