@@ -6,7 +6,7 @@ from pathlib import Path
 
 from frostline import FrostlineError
 from frostline.api.prediction import require_model, trained_task
-from frostline.data.files import FILES, file_name, files_in, read_record
+from frostline.data.files import FILES, file_name, read_record, unrecorded
 from frostline.data.wording import counted, listed, quoted
 from frostline.model.model_files import BUNDLE, ESTIMATOR, TASK_NAME, format_of, has_own_code, is_bundle
 
@@ -88,7 +88,7 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         recorded = read_record(out / BUNDLE)[FILES]
     except (OSError, ValueError):  # damaged
         recorded = {}
-    if others := files_in(out).keys() - {*recorded, BUNDLE}:
+    if others := unrecorded(out, BUNDLE, recorded):
         raise FrostlineError(
-            f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
+            f"{out} has files that are not of its bundle ({others[0]}), so it is not replaced: give another --out."
         )

@@ -524,6 +524,11 @@ def files_in(folder: Path) -> dict[str, Path]:
     return {name: path for name, path in found if path.name != CARD and not f"/{name}".count("/.")}
 
 
+def unrecorded(folder: Path, record: str, recorded: Iterable[str]) -> list[str]:
+    """The files of a saved model that its record, the file ``record``, does not name."""
+    return sorted(files_in(folder).keys() - {record, *recorded})
+
+
 def seal_toml(text: str) -> bytes:
     """A text in TOML with a checksum."""
     return _with_checksum(text.encode(), IN_TOML)

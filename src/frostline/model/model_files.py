@@ -16,7 +16,7 @@ from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
-from frostline.data.files import FILES, files_in, new_folder, read_record, require_recorded, write_record
+from frostline.data.files import FILES, files_in, new_folder, read_record, require_recorded, unrecorded, write_record
 from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
 from frostline.model.terms import OWN
@@ -364,8 +364,8 @@ def require_intact(folder: Path) -> None:
     try:
         recorded = read_record(folder / RECORD)[FILES]
         require_recorded(folder, recorded, optional=lambda name: not is_read(name))
-        others = [name for name in files_in(folder) if "/" not in name and is_read(name)]
-        if added := [name for name in others if name not in (RECORD, *recorded)]:
+        others = unrecorded(folder, RECORD, recorded)
+        if added := [name for name in others if "/" not in name and is_read(name)]:
             raise ValueError(f"{added[0]} was added")
     except (OSError, ValueError) as error:
         raise FrostlineError(

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.files import CARD, FILES, checksum, files_in, read_record, remove, require_recorded
+from frostline.data.files import CARD, FILES, checksum, read_record, remove, require_recorded, unrecorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized, first_line, in_markdown, kept_layers, model_name
 from frostline.model.classifier import write_classifier
@@ -315,8 +315,8 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
             raise ValueError("frostline did not write it")
         recorded = read_record(target / records[0])[FILES]
         require_recorded(target, recorded)
-        if others := files_in(target).keys() - {*recorded, records[0]}:
-            raise ValueError(f"frostline did not write {min(others)}")
+        if others := unrecorded(target, records[0], recorded):
+            raise ValueError(f"frostline did not write {others[0]}")
     except (OSError, ValueError) as error:
         aside = set_aside(target, target.parent / DAMAGED)
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
