@@ -115,3 +115,16 @@ def test_numbers_that_are_all_the_same_are_named() -> None:
     assert re.search("in [34] of 5 folds all rows have the same number", " ".join(loaded(folds=5, **options).notes))
     other = loaded(**(options | {"train": rows.assign(label=rows.index + 0.5)}), folds=5)
     assert "Warning" not in " ".join(other.notes)
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "warned"),
+    [(1.7e9, 1.0, "which rounds these numbers by up to"), (1.7e9, 1e8, ""), (0.1, 0.2, ""), (2020.0, 1.0, "")],
+)
+def test_numbers_with_more_digits_than_models_have_are_named(first: float, step: float, warned: str) -> None:
+    """Such as times in seconds: predictions of them are rounded to multiples of 128."""
+    rows = pd.DataFrame(
+        {"text": [f"text {n}" for n in range(60)], "label": [first + n * step + 0.5 for n in range(60)]}
+    )
+    notes = " ".join(loaded(train=rows, test="none", task_type=REGRESSION).notes)
+    assert warned in notes and ("float32" in notes) == bool(warned)

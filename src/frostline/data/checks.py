@@ -122,6 +122,17 @@ def constant_targets(splits: Mapping[str, Examples], folds: npt.NDArray[np.int64
     return found
 
 
+def rounded_targets(train: Examples) -> list[str]:
+    """A warning if float32, in which models predict, has not enough digits for the numbers of the training rows."""
+    spread, error = float(np.std(train.targets)), float(np.abs(train.targets - train.targets.astype(np.float32)).max())
+    if not 0 < spread < 100 * error:
+        return []
+    return [
+        f"Warning: models predict in float32, which rounds these numbers by up to {error:.3g}, and their standard deviation is "
+        f"only {spread:.3g}: subtract about {np.mean(train.targets):.3g} from all of them."
+    ]
+
+
 def notes_on_groups(splits: Mapping[str, Examples], column: str) -> list[str]:
     """A warning for every two splits with a group in common, and one for validation rows of a single group.
 

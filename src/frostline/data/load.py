@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.checks import DataReport, constant_targets, garbled, notes_on_groups, report_on
+from frostline.data.checks import DataReport, constant_targets, garbled, notes_on_groups, report_on, rounded_targets
 from frostline.data.columns import (
     WORDS,
     Columns,
@@ -154,7 +154,7 @@ def load_data(
     if task.columns.group is not None:
         more += notes_on_groups(splits, task.columns.group)
     if task.task_type == REGRESSION:
-        more += constant_targets(splits, numbers)
+        more += constant_targets(splits, numbers) + rounded_targets(splits["train"])
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
     if numbers is not None:
         splits["validation"] = splits["train"]
