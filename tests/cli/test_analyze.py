@@ -77,6 +77,21 @@ def test_an_unknown_number_of_layers_is_said_with_the_costs(frostline: Frostline
         assert costs["last 6"] == (0.5 if "layers=12" in more else 1.0)
 
 
+def test_runs_without_a_score_are_counted(frostline: Frostline, desk: Path) -> None:
+    rows = [
+        "k,seed,acc,outcome",
+        "0,0,0.5,ok",
+        "0,1,,",
+        "0,2,,ok",
+        *(f"full,{seed},0.{seed + 6},ok" for seed in range(3)),
+    ]
+    (desk / "some.csv").write_text("\n".join(rows) + "\n")
+    assert frostline("analyze", "some.csv", "--columns", "score=acc", "--out", "a").out.startswith(
+        "Runs without a score, counted as diverged: 1.\n"
+        "Runs without a score that did not fail, as where a metric is not defined: 1.\n"
+    )
+
+
 def _choices(out: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((out / "analysis.json").read_text())["groups"][0]["sizes"][0]["choices"]
     return found

@@ -146,7 +146,7 @@ def print_analysis(analysis: "Analysis", publication: "Publication | None" = Non
     if diverged := sum(one.diverged for one in counts):
         print(f"Runs without a score, counted as diverged: {diverged}.")
     if undefined := sum(one.undefined for one in counts):
-        print(f"Runs without a score, because the metric is not defined on their examples: {undefined}.")
+        print(f"Runs without a score that did not fail, as where a metric is not defined: {undefined}.")
     if len(analysis.groups) == 1:
         (group,) = analysis.groups
         print("\n".join(wrapped(f"{group.model}, {group.task}: {group.sentence}")))
