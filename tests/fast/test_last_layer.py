@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from frostline.fast.last_layer import HeadTokenPart, head_position
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.cut import cut_at
 from frostline.frozen.exactness import check, find_head_reads, find_head_token_part
 from frostline.model.anatomy import find_layers
@@ -87,11 +87,3 @@ def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
     rows = check(model, tune=[0, 1, "full"], batch=small_batch(model))
     assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
     assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)
-
-
-def test_the_last_token_is_the_last_one_that_is_not_padding():
-    ids = torch.tensor([[5, 6, 7, 0], [5, 6, 0, 0], [5, 6, 7, 8]])
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
-    assert head_position("last", ids, mask, 0).tolist() == [2, 1, 3]
-    assert head_position("last", ids, mask, None).tolist() == [3, 1, 3]
-    assert head_position("first", ids, mask, 0).tolist() == [0, 0, 0]

@@ -2,32 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.model.anatomy import find_layers
 from frostline.model.heads import pooled, with_head
 from frostline.model.terms import HEAD, LAST, MEAN, HeadKind
 from small_models import small_batch, small_model
-
-LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
-
-
-def padded(lengths, width=3):
-    """Random hidden states with their attention mask. Padding is filled with a value that would be noticed."""
-    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
-    hidden = torch.randn(*mask.shape, width, generator=torch.Generator().manual_seed(len(lengths)))
-    return hidden.masked_fill(mask[:, :, None] == 0, 1e6), mask
-
-
-@given(LENGTHS)
-def test_padding_is_not_read(lengths):
-    hidden, mask = padded(lengths)
-    means = torch.stack([hidden[n, :length].mean(0) for n, length in enumerate(lengths)])
-    lasts = torch.stack([hidden[n, length - 1] for n, length in enumerate(lengths)])
-    assert torch.allclose(pooled(hidden, mask, MEAN), means, atol=1e-6)
-    assert torch.equal(pooled(hidden, mask, LAST), lasts)
 
 
 def test_a_mean_of_low_precision_is_summed_in_float32():

@@ -155,10 +155,6 @@ CONTENTS = {
         lambda folder: edit_config(folder, intermediate_size=48),
         "The model's weights lack 9 parameters of its body (bert.encoder.layer.0.",
     ),
-    "shared layers": (
-        lambda folder: small_model("albert").save_pretrained(folder),
-        "A model of type 'albert' cannot be cut: it shares weights between layers",
-    ),
 }  # fmt: skip
 
 
