@@ -8,13 +8,12 @@ import torch
 
 import frostline.frozen.cut as cut_module
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
-from frostline.model.anatomy import find_layers, set_train_mode
+from frostline.model.anatomy import find_layers
 from frostline.model.ways import Way
 from frozen.passes import (
     LAYERS,
     largest_difference,
     logits_and_gradients,
-    loss_of,
     packing_for,
     states_by_cut,
     train_only,
@@ -46,43 +45,6 @@ def test_the_cut_model_equals_the_uncut_model(model_type: str) -> None:
             others, other_gradients = logits_and_gradients(whole(batch), trained)
         assert largest_difference([others], [logits]) < 1e-6
         assert largest_difference(other_gradients.values(), gradients.values()) < 1e-6
-
-
-@pytest.mark.parametrize("batches", ["padded", "packed"])
-@pytest.mark.parametrize("k", [0, 1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model_type", ["bert", "gpt2"])
-def test_losses_of_five_steps_are_the_same_with_and_without_cached_states(
-    model_type: str, k: int, batches: str
-) -> None:
-    """With dropout in the trained layers. The losses are bitwise identical, because the shapes are the same."""
-    losses = five_losses(model_type, k, batches, cached=True)
-    assert losses == five_losses(model_type, k, batches, cached=False)
-    assert len(set(losses)) == 5
-    assert not k or losses != five_losses(model_type, k, batches, cached=True, dropout_seed=4)
-
-
-def five_losses(model_type: str, k: int, batches: str, *, cached: bool, dropout_seed: int = 3) -> list[float]:
-    model = small_model(model_type)
-    assert max(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)) > 0
-    steps = [small_batch(model, seed=seed) for seed in range(5)]
-    anatomy = find_layers(model, steps[0])
-    names = Way(tune=k).parameters(anatomy)
-    trained = train_only(model, names)
-    optimizer = torch.optim.AdamW(trained.values(), lr=1e-3)
-    losses = []
-    with packing_for(model, batches) as packing:
-        cut = LAYERS - k
-        states = [states_by_cut(model, anatomy, batch, packing)[cut] if cached else None for batch in steps]
-        set_train_mode(model, anatomy, names)
-        with torch.random.fork_rng(), cut_at(model, anatomy, cut if cached else None, packing=packing) as upper:
-            torch.manual_seed(dropout_seed)
-            for batch, state in zip(steps, states, strict=True):
-                loss = loss_of(upper(batch, state))
-                loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                losses.append(loss.item())
-    return losses
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
