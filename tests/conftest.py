@@ -90,6 +90,15 @@ def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def probe_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A training and a validation file. ``label`` is the sentiment, ``words`` the number of words."""
+    folder = tmp_path_factory.mktemp("probe-tables")
+    rows = {"train": sentences(120), "validation": sentences(60, seed=1)}
+    counted = {split: [{**row, "words": str(len(row["text"].split()))} for row in own] for split, own in rows.items()}
+    return {split: write_csv(folder / f"{split}.csv", own) for split, own in counted.items()}
+
+
+@pytest.fixture(scope="session")
 def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep: k = 0, 1 and all, two seeds. All tests share it, so copy it before changing it."""
     from frostline import sweep

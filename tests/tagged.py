@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, PreTrainedTokenizerFast
@@ -31,6 +32,11 @@ def tagged(count: int, *, seed: int = 0) -> tuple[list[list[str]], list[list[str
         words.append([word for word, _ in sentence])
         tags.append([tag for _, tag in sentence])
     return words, tags
+
+
+def table(count: int, seed: int = 0) -> pd.DataFrame:
+    """The same as a table."""
+    return pd.DataFrame(dict(zip(("tokens", "ner_tags"), tagged(count, seed=seed), strict=True)))
 
 
 def conll(words: Sequence[list[str]], tags: Sequence[list[str]]) -> str:

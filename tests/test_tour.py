@@ -20,7 +20,7 @@ import pytest
 from hub_stand_in import hub_running
 from pages import drawn
 from tagged import conll, tagged
-from tiny import Frostline, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, sentences, tiny_bert_folder, write_csv, write_sst2
 
 ROOT = Path(__file__).parents[1]
 HUB_NAME = "google-bert/bert-base-uncased"
@@ -134,10 +134,7 @@ def desk(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     (tmp_path / "new.conll").write_text(conll(sentences_of_words[:5], tags[:5]))
     table = [{"task": "sentiment", "k": k, "seed": seed, "acc": 0.6 + 0.1 * k} for k in (0, 1, 2) for seed in (0, 1)]
     write_csv(tmp_path / "runs.csv", [{name: str(value) for name, value in row.items()} for row in table])
-    (tmp_path / "glue" / "sst2").mkdir(parents=True)
-    for split, count, seed in (("train", 80, 0), ("dev", 40, 1)):
-        lines_of = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
-        (tmp_path / "glue" / "sst2" / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines_of]) + "\n")
+    write_sst2(tmp_path / "glue" / "sst2", train=80, dev=40)
     (tmp_path / "my-model").symlink_to(tiny_bert)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -106,7 +106,7 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
 
 def write_sst2(folder: Path, *, train: int, dev: int) -> None:
     """Write so many rows of each split as SST-2 in its original layout."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, count, seed in (("train", train, 0), ("dev", dev, 1)):
         rows = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
         (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
@@ -120,6 +120,7 @@ QUICK = {  # with these settings, the tiny model learns a little within a second
     "warmup_steps": 0,
     "precision": "float32",
 }
+EXACT = {"precision": "float32"}
 SMALL = {**QUICK, "num_train_epochs": 1, "train_size": 20, "test": "none"}
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,20 +14,16 @@ from frostline import FrostlineError
 from frostline.model.model_files import ESTIMATOR
 from frostline.training.saved_estimators import ARRAYS
 from frozen.passes import bytes_of
+from tiny import EXACT, sentences
 from tiny import Frostline as Program
-from tiny import sentences
-from training.probe_tables import EXACT, write_probe_tables
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return write_probe_tables(tmp_path_factory.mktemp("tables"))
-
-
-def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
+def test_undefined_scores_are_null_and_not_plotted(
+    tiny_bert: Path, probe_tables: dict[str, Path], tmp_path: Path
+) -> None:
     """After the embeddings, all examples have the same first token. The correlation of a single row is undefined, too."""
-    settings = {"model": tiny_bert, "label_column": "words", **tables, "task_type": "regression", **EXACT}
-    for name, validation in (("all", tables["validation"]), ("one", pd.read_csv(tables["validation"])[:1])):
+    settings = {"model": tiny_bert, "label_column": "words", **probe_tables, "task_type": "regression", **EXACT}
+    for name, validation in (("all", probe_tables["validation"]), ("one", pd.read_csv(probe_tables["validation"])[:1])):
         probed = frostline.probe(**{**settings, "validation": validation}, out=tmp_path / name)
         facts = json.loads((tmp_path / name / "probes.json").read_text(), parse_constant=pytest.fail)
         assert facts["probes"][0]["held_out"] is None and facts["probes"][0]["validation"] is None
@@ -40,19 +35,23 @@ def test_undefined_scores_are_null_and_not_plotted(tiny_bert: Path, tables: dict
         assert (probed.report.high is None) == no_score
 
 
-def test_another_label_column_needs_no_forward_pass(tiny_bert: Path, tables: dict[str, Any], empty_cache: Path) -> None:
-    settings = {"model": tiny_bert, **tables, **EXACT}
+def test_another_label_column_needs_no_forward_pass(
+    tiny_bert: Path, probe_tables: dict[str, Path], empty_cache: Path
+) -> None:
+    settings = {"model": tiny_bert, **probe_tables, **EXACT}
     films = frostline.probe(**settings, label_column="label")
     cached = {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")}
-    texts = pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"]
+    texts = pd.concat([pd.read_csv(probe_tables[name]) for name in ("train", "validation")])["text"]
     assert sum(len(load_file(file)["keys"]) for file in cached) == texts.nunique()
     assert frostline.probe(**settings, label_column="words").report.columns["label"] == "words"
     assert frostline.probe(**settings, label_column="label").report == films.report
     assert {file: file.stat().st_mtime_ns for file in empty_cache.rglob("*.safetensors")} == cached
 
 
-def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
-    own = [f"--{name}={tables[name]}" for name in ("train", "validation")]
+def test_the_command_writes_reports_and_probes(
+    frostline: Program, tiny_bert: Path, probe_tables: dict[str, Path]
+) -> None:
+    own = [f"--{name}={probe_tables[name]}" for name in ("train", "validation")]
     words = ["--model", tiny_bert, *own, "--text-column", "text", "--out", "p"]
     result = frostline("probe", *words, "--label-column", "words")
     assert result.code == 0, result.err
@@ -63,7 +62,7 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     assert facts["columns"]["label"] == "words"
     assert Path("p/tables/probes.csv").read_text().count("\n") == 1 + 4 * 3 + 1
     assert Path("p/figures/probe_curve.svg").exists()
-    result = frostline("predict", "p/probe", tables["validation"], "--out", "predicted.csv")
+    result = frostline("predict", "p/probe", probe_tables["validation"], "--out", "predicted.csv")
     assert result.code == 0 and Path("predicted.csv").read_text().startswith("row,text,label,p(")
     assert frostline("probe", *words, "--label-column", "label").code == 0  # the same folder again
 
@@ -82,29 +81,29 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     ],
 )
 def test_mistakes_are_one_message_and_write_nothing(
-    frostline: Program, tiny_bert: Path, tables: dict[str, Any], more: list[str], message: str
+    frostline: Program, tiny_bert: Path, probe_tables: dict[str, Path], more: list[str], message: str
 ) -> None:
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
-    words = ["--model", tiny_bert, "--train", tables["train"], "--text-column", "text"]
+    words = ["--model", tiny_bert, "--train", probe_tables["train"], "--text-column", "text"]
     label = [] if "--label-column" in more else ["--label-column", "label"]
     result = frostline("probe", *words, *label, *more)
     assert result.code == 2 and message in result.err and result.err.count("\n") == 1, result.err
     assert not Path("frostline-probe").exists()
 
 
-def test_a_setting_of_training_is_refused(tiny_bert: Path, tables: dict[str, Any]) -> None:
+def test_a_setting_of_training_is_refused(tiny_bert: Path, probe_tables: dict[str, Path]) -> None:
     with pytest.raises(FrostlineError, match="There is no setting 'tune' of `frostline probe`"):
-        frostline.probe(model=tiny_bert, tune="0,1", **tables)
+        frostline.probe(model=tiny_bert, tune="0,1", **probe_tables)
 
 
 def test_probes_of_streamed_layers_are_the_same(
-    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, empty_cache: Path
+    tiny_bert: Path, probe_tables: dict[str, Path], tmp_path: Path, empty_cache: Path
 ) -> None:
     made = []
     for stream in (False, True):
         out = tmp_path / f"out-{stream}"
-        probed = frostline.probe(model=tiny_bert, label_column="label", out=out, stream=stream, **tables, **EXACT)
+        probed = frostline.probe(model=tiny_bert, label_column="label", out=out, stream=stream, **probe_tables, **EXACT)
         (file,) = empty_cache.rglob("*.safetensors")
         saved = [(out / "probe" / name).read_bytes() for name in (ESTIMATOR, ARRAYS)]
         made.append((probed.report, bytes_of(file), saved))

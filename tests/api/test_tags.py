@@ -26,7 +26,7 @@ from frostline.statistics.metrics import predict
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from small_models import small_config
-from tagged import LABELS, small_base, tagged
+from tagged import LABELS, small_base, table, tagged
 from tiny import QUICK, Frostline, plan_of, run_sweep
 
 SHORT = {"tune": "0", "seeds": 1, **QUICK, "num_train_epochs": 1}
@@ -36,11 +36,6 @@ SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, "progress": Progress(
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_base(tmp_path_factory.mktemp("base"), "bert")
-
-
-def table(count: int, seed: int = 0) -> pd.DataFrame:
-    words, tags = tagged(count, seed=seed)
-    return pd.DataFrame({"tokens": words, "ner_tags": tags})
 
 
 @pytest.fixture(scope="module")

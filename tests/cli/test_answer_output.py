@@ -142,26 +142,10 @@ def test_a_model_that_computes_no_layer_has_no_factor_of_zero(
 ) -> None:
     """A probe on the embeddings, or a TF-IDF model: ``takes 0.0× the operations``, and ``0.0e+00`` in the table."""
     answer = of_sweep(make_runs(clear))
-    best = ModelAnswer(
-        model="two",
-        folder="two",
-        layers=2,
-        parameters=20_000,
-        probe=0.9,
-        choice="probe",
-        expected=0.9,
-        above_baseline=True,
-        rows=200,
-        below=0.0,
-        low=0.0,
-        high=0.0,
-        value=0.9,
-        training_operations=0.0,
-        inference_operations=1.2e8,
-        runs=3,
-        seconds=1.0,
-        why="",
-    )
+    measured: dict[str, Any] = {"expected": 0.9, "value": 0.9, "inference_operations": 1.2e8, "seconds": 1.0, "why": ""}
+    measured |= {"layers": 2, "parameters": 20_000, "probe": 0.9, "above_baseline": True, "rows": 200, "runs": 3}
+    measured |= dict.fromkeys(("below", "low", "high", "training_operations"), 0.0)
+    best = ModelAnswer(model="two", folder="two", choice="probe", **measured)
     cheap = replace(
         best, model="one", folder="one", layers=1, below=None, low=None, high=None, value=0.8, inference_operations=0.0
     )

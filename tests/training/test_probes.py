@@ -20,20 +20,14 @@ import frostline.training.linear_models as linear
 from frostline import Probed
 from frostline.training.probes import FittedProbe, best_probe
 from frostline.training.result import ProbeInput
-from tagged import LABELS, small_base, tagged
-from tiny import sentences
-from training.probe_tables import EXACT, write_probe_tables
+from tagged import LABELS, small_base, table
+from tiny import EXACT, sentences
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return write_probe_tables(tmp_path_factory.mktemp("tables"))
-
-
-@pytest.fixture(scope="module")
-def probed(tiny_bert: Path, tables: dict[str, Any]) -> Probed:
+def probed(tiny_bert: Path, probe_tables: dict[str, Path]) -> Probed:
     """The probes for the sentiment."""
-    one = frostline.probe(model=tiny_bert, label_column="label", **tables, **EXACT)
+    one = frostline.probe(model=tiny_bert, label_column="label", **probe_tables, **EXACT)
     return one
 
 
@@ -50,8 +44,8 @@ def vectors(folder: Path, texts: list[str]) -> dict[tuple[int, str], Any]:
     return {place: np.stack(some) for place, some in found.items()}
 
 
-def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
-    frames = {name: pd.read_csv(tables[name]) for name in ("train", "validation")}
+def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, probe_tables: dict[str, Path], probed: Probed) -> None:
+    frames = {name: pd.read_csv(probe_tables[name]) for name in ("train", "validation")}
     train, held = (vectors(tiny_bert, frames[name]["text"].tolist()) for name in ("train", "validation"))
     y, expected = ((frames[name]["label"] == "positive").astype(int) for name in ("train", "validation"))
     *single, last = probed.report.probes
@@ -74,14 +68,7 @@ def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, tables: dict[str, A
 
 
 MAX_LENGTH = 24  # some sentences of words are longer
-
-
-def frame(count: int, seed: int) -> pd.DataFrame:
-    words, tags = tagged(count, seed=seed)
-    return pd.DataFrame({"tokens": words, "ner_tags": tags})
-
-
-TRAIN, VALIDATION = frame(90, 0), frame(40, 1)
+TRAIN, VALIDATION = table(90), table(40, 1)
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +144,12 @@ def test_the_report_names_the_words(of_words: tuple[Probed, Path]) -> None:
     assert "A ridge probe on the first token of each word after each layer" in (out / "report.html").read_text()
 
 
-def test_validation_labels_do_not_influence_the_probes(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
-    frame = pd.read_csv(tables["validation"])
+def test_validation_labels_do_not_influence_the_probes(
+    tiny_bert: Path, probe_tables: dict[str, Path], probed: Probed
+) -> None:
+    frame = pd.read_csv(probe_tables["validation"])
     frame["label"] = frame["label"].map({"positive": "negative", "negative": "positive"})
-    flipped = frostline.probe(model=tiny_bert, label_column="label", **{**tables, "validation": frame}, **EXACT)
+    flipped = frostline.probe(model=tiny_bert, label_column="label", **{**probe_tables, "validation": frame}, **EXACT)
     pairs = zip(flipped.report.probes, probed.report.probes, strict=True)
     assert all((one.held_out, one.penalty) == (other.held_out, other.penalty) for one, other in pairs)
     assert flipped.report.best.layers == probed.report.best.layers
