@@ -118,22 +118,6 @@ def use_all(out: Path) -> None:
             folder.store.test(run.digest), folder.predictions(run.digest)
 
 
-def test_mutated_files_of_a_sweep(tmp_path: Path, finished_small: Path) -> None:
-    out, names = tmp_path / "o", [path.relative_to(finished_small) for path in sorted(finished_small.rglob("*"))]
-    names = [
-        name for name in names if (finished_small / name).is_file() and name.suffix in (".json", ".toml", ".parquet")
-    ]
-
-    def use(rng: random.Random) -> None:
-        shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(finished_small, out)
-        name = rng.choice(names)
-        (out / name).write_bytes(mutated((finished_small / name).read_bytes(), rng))
-        use_all(out)
-
-    check(tmp_path, use)
-
-
 def test_results_with_right_checksums_and_wrong_values(tmp_path: Path, finished_small: Path) -> None:
     """As somebody could make them who wants to do harm."""
     out = tmp_path / "o"
