@@ -52,26 +52,6 @@ def main_of(*words: Any) -> None:
     main()
 
 
-def test_the_run_of_a_killed_process_is_taken_over(planned: Path, finished_small: Path, train_with: TrainWith) -> None:
-    begun = FORK.Queue()
-
-    def hang_at_the_second(spec: Any, experiment: Any, **more: Any) -> Any:
-        if len(Store(planned).results()) == 1:
-            begun.put(spec.digest)
-            signal.pause()
-        return run(spec, experiment, **more)
-
-    train_with(hang_at_the_second)
-    process = started(lambda: work(planned, progress=Progress()))
-    hung = begun.get(timeout=60)
-    train_with(run)
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert [lease.run for lease in Leases(planned).current()] == [hung]
-    assert work(planned, wait=True, progress=Progress()) == DONE
-    assert_same_predictions(Store(planned), Store(finished_small))
-
-
 def test_a_sweep_shares_its_runs_with_a_process_that_joins(
     settings: dict[str, Any], finished_small: Path, train_with: TrainWith
 ) -> None:

@@ -124,15 +124,6 @@ def test_only_what_is_missing_is_computed(cache: Cache) -> None:
     assert cache.computed == 5 and sorted(recipes) == ["other", "w"]
 
 
-def test_incomplete_files_of_a_killed_process_are_removed(cache: Cache) -> None:
-    tokens, folder = ragged_tokens(5), cache.folder / RECIPE.key
-    (folder / "0123.part").mkdir(parents=True)
-    for name in ("0123.part/0.safetensors", ".shard.45670123.part", ".recipe.json.45670123.part"):
-        (folder / name).write_bytes(b"half")
-    assert len(state_bytes(cache.load(tokens, range(5)), range(5))) == 5
-    assert {path.name for path in folder.iterdir()} == {"recipe.json", "lock", cache.shards[0].name}
-
-
 def test_a_cache_without_locks_is_refused(cache: Cache) -> None:
     with pytest.raises(FrostlineError, match=r"lock cannot be locked .*: set HF_ASSETS_CACHE"), without_locks():
         cache.load(ragged_tokens(5), range(5))

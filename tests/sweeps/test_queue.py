@@ -131,14 +131,6 @@ def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> Non
     assert list(one) == [] and seen == RUNS[2:] and not list((tmp_path / "leases").iterdir())
 
 
-def test_what_is_not_finished_is_given_back(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    one = shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True)
-    next(one)
-    one.close()
-    assert next(shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True)) == RUNS[:2]
-
-
 def test_one_that_does_not_wait_takes_over_the_runs_of_the_dead(tmp_path: Path) -> None:
     with Leases(tmp_path) as silent:
         silent.take([[run.digest for run in RUNS]])

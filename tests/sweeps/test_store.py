@@ -48,15 +48,6 @@ def test_of_several_writers_the_first_publishes_a_result_that_is_never_overwritt
     assert store.results()["aa"].validation_best in [n / 8 for n in range(8)]
 
 
-def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.publish(result("aa"))
-    (store.runs / ".bb.12345678.part").mkdir()
-    (store.runs / ".bb.12345678.part" / "result.json").write_bytes(b'{"digest": "bb"')
-    (store.runs / ".bb.failed.json.12345678.part").write_bytes(b"{")
-    assert list(store.results()) == ["aa"] and store.failures() == {} and not list(store.check())
-
-
 def test_a_result_replaces_a_failure_and_a_later_one_does_not_count(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for reason in ("first", "second"):

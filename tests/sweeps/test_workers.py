@@ -11,7 +11,6 @@ import psutil
 import pytest
 import torch
 
-import frostline
 from frostline import FrostlineError
 from frostline.sweeps.execution import workers as workers_module
 from frostline.sweeps.execution.workers import run_concurrently, run_in_each_worker
@@ -121,21 +120,6 @@ def test_workers_give_bitwise_identical_results(settings: dict[str, Any], finish
     assert_same_predictions(ours, theirs)
     assert [one.scores for one in ours.results().values()] == [one.scores for one in theirs.results().values()]
     assert together.table().status.eq("done").all()
-
-
-def test_an_interrupted_sweep_is_resumed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupting(Progress):
-        def result(self, facts: Any) -> None:
-            raise KeyboardInterrupt
-
-    settings = {**settings, "workers": 2, "stack": 1}
-    with pytest.raises(KeyboardInterrupt):
-        frostline.sweep(progress=Interrupting(), **settings)
-    before = Store(settings["out"]).results()
-    assert before and not children()
-    again = run_sweep(settings)
-    assert again.table().status.eq("done").all()
-    assert all(Store(settings["out"]).results()[digest] == facts for digest, facts in before.items())
 
 
 def test_runs_of_k_0_are_split_among_the_workers(settings: dict[str, Any]) -> None:
