@@ -20,17 +20,10 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     }
     for name, table in tables.items():
         write_csv(tmp_path / f"{name}.csv", table)
-    text = (tmp_path / "t.csv").read_text()
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "ragged.csv").write_text(f"{text}a,b,c,d\n")
-    (tmp_path / "latin.csv").write_bytes(text.encode() + "café noir,positive\n".encode("latin1"))
+    latin = "café noir,positive\n".encode("latin1")
+    (tmp_path / "latin.csv").write_bytes((tmp_path / "t.csv").read_bytes() + latin)
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "thesis.tex").write_text("not a sweep")
-    models = {"no-config": "config.json", "no-tokenizer": "tokenizer.json", "no-weights": "model.safetensors"}
-    for name, file in models.items():
-        shutil.copytree(tiny_bert, tmp_path / name)
-        (tmp_path / name / file).unlink()
-    (tmp_path / "no-weights" / "pytorch_model.bin").write_bytes(b"pickle")
     shutil.copytree(tiny_bert, tmp_path / "torn")
     (tmp_path / "torn" / "model.safetensors").write_bytes(b"\0" * 64)
     return tmp_path

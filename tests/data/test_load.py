@@ -185,8 +185,10 @@ def test_words_that_are_separated_by_spaces_are_refused(tmp_path: Path) -> None:
     assert remedy in refused(train=tmp_path / "t.csv", task_type=TOKENS)
 
 
-@pytest.mark.parametrize("options", [{}, {"label_separator": ","}, {"task_type": MULTI_LABEL}])
-@pytest.mark.parametrize("kind", AS_LABELS)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [*((kind, {}) for kind in AS_LABELS), ("Python", {"label_separator": ","}), ("PostgreSQL", {"task_type": MULTI_LABEL})],
+)  # fmt: skip
 def test_lists_of_labels_that_are_written_as_texts_are_refused(
     tmp_path: Path, kind: str, options: dict[str, str]
 ) -> None:
