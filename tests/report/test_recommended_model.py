@@ -47,7 +47,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.training.saved_estimators import read_estimator
 from frostline.training.start import require_peft
-from hostile import failing, without_locks
+from hostile import failing
 from pages import answer_of
 from small_models import with_own_code
 from synthetic_sweep import make_folder
@@ -550,12 +550,6 @@ def test_one_process_at_a_time_finishes_and_an_error_leaves_the_lock_free(tmp_pa
     for _ in range(2):
         with pytest.raises(FrostlineError, match=r"validation\.parquet"):
             finished(out)
-
-
-def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
-    refused = pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another")
-    with refused, without_locks():
-        finished(tmp_path)
 
 
 def test_scores_of_a_refit_come_with_a_warning(tiny_bert: Path, tmp_path: Path, frostline: Any) -> None:
