@@ -88,6 +88,18 @@ def test_the_gain_is_what_deciding_later_gains() -> None:
     assert expected == pytest.approx(float(np.mean(gained)), abs=3 * error)
 
 
+def test_a_way_that_was_not_tried_is_worth_at_most_what_knowing_its_score_is() -> None:
+    """Its posterior has long tails, which make its variance large."""
+    scores = ({"0": 0.58}, {"0": 0.59}, {}, {"0": 0.69})
+    rows = 0.01**2 * (0.7 + 0.3 * np.eye(4))
+    observed = Observed(scores, rows, (0.0, 1.0, None, None), beside={2: 1}, untrained={3: 0})
+    names, costs = (Recipe(0), Recipe("full"), Recipe("mean-pooled-1"), Recipe("words")), (0.0, 1.0, 0.25, 0.0)
+    estimate = JointEstimate(names, costs, observed, posterior(observed), range(2, 3))
+    step = Surrogate(estimate, Rule(goal=Goal.within(0.01)), estimate.choices[-1])
+    known = np.maximum(estimate.draws[:, 2] - step.rule.price * costs[2] - step.values[3], 0).mean()
+    assert 0 < step.gain({names[2]: ["0"]}) <= known < 0.01
+
+
 def test_nothing_can_be_gained_at_the_highest_score() -> None:
     """A model that is always right is not improved upon, however uncertain its score is."""
     for sure, rows in ((None, 0.02), (0.9, 0.003)):

@@ -5,7 +5,8 @@ covariance that the posterior loses (Frazier, Powell and Dayanik 2009, INFORMS J
 The gain is the expected value of the best choice after the move, less that of the best choice now.
 
 The variances over seeds and the scales of the curve's prior are those of each chain. More seeds do not reduce the error that
-the validation rows cause, so where it dominates, they are worth nothing. Nor are they if nothing can score higher.
+the validation rows cause, so where it dominates, they are worth nothing. Nor are they if nothing can score higher. What was not
+tried yet is worth at most what knowing its score would be.
 """
 
 import math
@@ -80,10 +81,19 @@ class Surrogate:
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
         if self.rule.sure is None:
-            best = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
-            return max(0.0, float(best - max(self.values[seen].max(), elsewhere)))
+            best, now = self._values(self.means + moves, kept)[:, scored].max(1), max(self.values[seen].max(), elsewhere)
+            gain, new = max(0.0, float(np.maximum(best, elsewhere).mean() - now)), np.setdiff1d(scored, seen)
+            return min(gain, self._known(new, now)) if len(new) else gain
         now = self._cheapest(np.zeros((1, len(self.costs))), seen, self._total)
         return self.rule.exchange * float(np.abs(self._cheapest(moves, scored, kept) - now).mean())
+
+    def _known(self, choices: Indices, now: float) -> float:
+        """The expected gain above ``now`` if the mean scores of some choices were known: no runs of them can gain more.
+
+        Of a choice without scores, a normal distribution promises far more: its variance is that of long tails.
+        """
+        values = self.estimate.draws[:, choices] - self.rule.price * self.costs[choices]
+        return float(np.maximum(values.max(1) - now, 0.0).mean())
 
     @cached_property
     def costs(self) -> Array:
