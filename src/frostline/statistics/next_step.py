@@ -81,19 +81,20 @@ class Surrogate:
         moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
         if self.rule.sure is None:
-            best, now = self._values(self.means + moves, kept)[:, scored].max(1), max(self.values[seen].max(), elsewhere)
-            gain, new = max(0.0, float(np.maximum(best, elsewhere).mean() - now)), np.setdiff1d(scored, seen)
-            return min(gain, self._known(new, now)) if len(new) else gain
+            known, new = max(self.values[seen].max(), elsewhere), np.setdiff1d(scored, seen)
+            best = np.maximum(self._values(self.means + moves, kept)[:, scored].max(1), elsewhere).mean()
+            gain = max(0.0, float(best - known))
+            return min(gain, self._most(new, known)) if len(new) else gain
         now = self._cheapest(np.zeros((1, len(self.costs))), seen, self._total)
         return self.rule.exchange * float(np.abs(self._cheapest(moves, scored, kept) - now).mean())
 
-    def _known(self, choices: Indices, now: float) -> float:
-        """The expected gain above ``now`` if the mean scores of some choices were known: no runs of them can gain more.
+    def _most(self, choices: Indices, known: float) -> float:
+        """The expected gain above the value ``known`` if the scores of some choices were known: no runs of them gain more.
 
         Of a choice without scores, a normal distribution promises far more: its variance is that of long tails.
         """
         values = self.estimate.draws[:, choices] - self.rule.price * self.costs[choices]
-        return float(np.maximum(values.max(1) - now, 0.0).mean())
+        return float(np.maximum(values.max(1) - known, 0.0).mean())
 
     @cached_property
     def costs(self) -> Array:
