@@ -119,7 +119,8 @@ def test_words_that_were_cut_off_are_not_scored() -> None:
     outputs = Outputs.of_task(TOKENS, ("O", "B-x", "I-x"), None)
     probabilities: list[list[float | None]] = [[0.5] * 3] * 2
     texts = Texts(**texts_of(np.arange(1, 3)))
-    predictions = TagPredictions(**vars(outputs), texts=texts, tags=tags, probabilities=probabilities, truncated=1)
+    lost = {"truncated": 1, "without_token": 0}
+    predictions = TagPredictions(**vars(outputs), texts=texts, tags=tags, probabilities=probabilities, **lost)
     found = evaluate(predictions, Examples(**vars(texts), targets=np.array([[0, 1, 2], [0, 0, 1]])))
     assert found.scores["entity_f1"].estimate == pytest.approx(2 / 3)
     assert found.scores["token_accuracy"].estimate == pytest.approx(4 / 5)

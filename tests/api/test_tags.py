@@ -166,7 +166,17 @@ def test_words_that_no_line_can_hold_are_written_as_json_lines(
         rows.to_json(tmp_path / "new.jsonl", orient="records", lines=True)
         result = frostline("predict", finished / "model", "new.jsonl", "--out", "new.conll")
         assert result.code == 2 and f"row 2: a CoNLL file cannot hold the word {word!r}" in result.err
-    assert frostline("predict", finished / "model", "new.jsonl", "--out", "tagged.jsonl").code == 0
+    done = frostline("predict", finished / "model", "new.jsonl", "--out", "tagged.jsonl")
+    assert done.code == 0 and "tagged.jsonl: 2 sentences\n" in done.out
+
+
+def test_words_without_a_token_are_counted(finished: Path, frostline: Frostline, tmp_path: Path) -> None:
+    rows = {"tokens": [["It", "", "rains"], ["\u3000", "sings"]], "ner_tags": [["O"] * 3, ["B-person", "O"]]}
+    pd.DataFrame(rows).to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    predicted = frostline("predict", finished / "model", "new.jsonl")
+    assert "new.predictions.jsonl: 2 sentences; 2 words have no token, and no tag" in predicted.out
+    scored = frostline("evaluate", finished / "model", "new.jsonl")
+    assert "2 words have no token, and no tag: an entity that begins with one counts as missed." in scored.err
 
 
 def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:

@@ -134,6 +134,7 @@ def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
         (["12", "A7", "3"], {}, [1]),
         (["12", "A7", "3"], {"labels": ("12", "A7", "3")}, [1]),  # some are numbers themselves
         (["12;A7", "3"], {"label_separator": ";"}, "1"),
+        (["12;A7", 3], {"label_separator": ";"}, 1),  # as in the CSV file of the same table
     ],
 )
 def test_a_number_is_no_label_of_names_without_numbers(labels: list[str], options: dict[str, Any], new: Any) -> None:
@@ -161,6 +162,11 @@ LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
         (LISTS.assign(labels=[None, *SETS[1:]]), {"task_type": MULTI_LABEL}, "the label is missing; write one"),
         (LISTS.assign(labels=[[["price"]], *SETS[1:]]), {}, "is no label; write a text or a whole number"),
         (LISTS.assign(labels=[[""], *SETS[1:]]), {}, "'' is no label"),
+        (LISTS.assign(labels=[[0, 1, 1], [0, 0, 1]] * 20), {}, "row 1, column 'labels': [0, 1, 1] seems to have a number"),
+        (LISTS.assign(labels=[[1, 0], [0, 1]] * 20), {"labels": LABELS}, "[1, 0] seems to have a number for each of 2 labels"),
+        (LISTS.assign(labels=[[1.0, 0.0, 0.0]] * 40), {}, "[1.0, 0.0, 0.0] seems to have a number for each of 3 labels"),
+        (LISTS.assign(labels=[[4, 3, 4], [2, 2, 5]] * 20), {}, "[4, 3, 4] seems to have a number for each of 3 labels"),
+        (LISTS.assign(labels=["0,1,1", "0,0,1"] * 20), {"label_separator": ","}, "['0', '1', '1'] seems to have a number for"),
         (LISTS.assign(labels=[[]] * 40), {}, "no row has a label"),
         (LISTS.assign(labels=[["price"], []] * 20), {}, "the only label is 'price'"),
         (LISTS.assign(labels=[[f"label {n}"] for n in range(40)]), {}, "40 different labels in 40 rows"),

@@ -188,16 +188,19 @@ WRITTEN = {
 @pytest.mark.parametrize(
     ("cells", "row"),
     [
-        (["a film", '"He said ""no""."'], 3),  # as pandas writes it
+        (["a film", '"He said ""no""."'], "3"),  # as pandas writes it
+        (['"A film"', '"a plot"'], "2, 3"),
+        (['"A film, or two"', "a plot", '"a plot, or two"'], "2, 4"),  # as a spreadsheet writes it
+        (['"A film, or two"', "a plot, too", '"a plot, or two"'], None),
         (['"A film"', "a plot"], None),  # the whole text is a quotation
         (['He said "no".', '"He said ""no""."'], None),  # marks belong to texts, as in published files
     ],
 )
-def test_quotation_marks_that_a_program_has_added_are_named(tmp_path: Path, cells: list[str], row: int | None) -> None:
+def test_quotation_marks_that_a_program_has_added_are_named(tmp_path: Path, cells: list[str], row: str | None) -> None:
     """They stay, because published tab-separated files have them in their texts."""
     table = read_table(written(tmp_path, "t.tsv", "text\tlabel\n" + "".join(f"{cell}\t0\n" for cell in cells)))
     assert table.texts("text") == tuple(cells)
-    assert table.notes == () if row is None else f"those inside are doubled (row {row})" in table.notes[0]
+    assert table.notes == () if row is None else f"in quotation marks (row {row}), as programs" in table.notes[0]
 
 
 @pytest.mark.parametrize(

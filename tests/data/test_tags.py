@@ -75,11 +75,13 @@ def test_plain_tags_and_their_order() -> None:
         (["I-person", "I-person", "O"], "I-person"),
         (["person-B", "person-I", "O"], "person-B"),
         (["person-B", "person-I", "place-B"], "person-B"),
+        (["B:person", "I:person", "O"], "B:person"),
+        (["B-person", "I-person", "group", "place", "O"], "group"),
     ],
 )
 def test_tags_that_only_look_like_entities_are_refused(tags: list[str], odd: str) -> None:
     message = refusal(tags=[tags, ["O", "O"]] * 15)
-    assert f"column 'ner_tags': most tags look like the BIO scheme of entities, but '{odd}' is not in it" in message
+    assert f"column 'ner_tags': tags look like the BIO scheme of entities, but '{odd}' is not in it" in message
     assert f"'{odd}' is not in it" in refusal(labels=sorted({*tags, "O"}, key=["O", *tags].index))
 
 

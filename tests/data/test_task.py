@@ -89,6 +89,7 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [  # of the training labe
     (["1.5", "2.5", "n/a", "3.5"], {}, "row 3, column 'label': the column mixes 3 distinct numbers with 1 distinct text;"),
     *((["pos", one, "neg", one], {}, "row 2, column 'label': the label is missing (and in 1 more)") for one in ("", "  ", None)),
     (["1", "1", "01", "0"], {}, "'1' and '01' look the same"),
+    (["0.5", "2", "0.50"], {"task_type": CLASSIFICATION}, "'0.5' and '0.50' look the same"),
     (["pos", "neg", "\u200b"], {}, "the label '\\u200b' has no visible character; give it a name"),
     (["pos", "neg\ud800"], {}, "the label 'neg\\ud800' contains half a character; write it again"),
     (

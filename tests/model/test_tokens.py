@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -315,6 +316,11 @@ def test_sentences_of_words_are_encoded_word_by_word():
     tokens = encode(tokenizer, [joined(["Rome", "", "Oslo"]), joined(["Anna"] * 9)], None, 8, of_words=True)
     assert tokens.words.tolist() == [-1, 0, 2, 2, 2, 2, -1, -1, 0, 1, 2, 3, 4, 5, -1]
     assert tokens.dropped.tolist() == [0, 3]
+    assert Tokens.join([tokens, tokens]).untagged.tolist() == [[0, 3] * 2, [1, 0] * 2]
+    cut, without_token = notes_on_tokens(tokens, tokenizer, Path())
+    assert cut.startswith("25 % of the words are cut off") and without_token.startswith(
+        "8.3 % of the words have no token"
+    )
     plain = encode(tokenizer, ["Rome Oslo"], None, 8)
     assert plain.words is None and np.array_equal(plain.inputs["input_ids"], tokens.inputs["input_ids"][:7])
 

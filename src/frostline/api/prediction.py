@@ -136,7 +136,16 @@ class Outputs:
         for of_word, example, word in zip(self.values_of(logits), first.example, first.word, strict=True):
             best = int(of_word.argmax())
             tags[example][word], probabilities[example][word] = self.classes[best], float(of_word[best])
-        return TagPredictions(**vars(self), texts=texts, tags=tags, probabilities=probabilities, truncated=truncated)
+        assert tokens.untagged is not None
+        missing = int(tokens.untagged[1].sum())
+        return TagPredictions(
+            **vars(self),
+            texts=texts,
+            tags=tags,
+            probabilities=probabilities,
+            truncated=truncated,
+            without_token=missing,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -253,13 +262,15 @@ class TagPredictions(Predicted):
 
     Attributes:
         texts: The sentences (:mod:`frostline.data.tags`), with their row numbers in the source.
-        tags: For each sentence the tag of each word; None for a word after the model's length limit.
+        tags: For each sentence the tag of each word; None for a word after the model's length limit, or without a token.
         probabilities: The probability of each of these tags.
         truncated: The number of sentences that were truncated to the model's length limit.
+        without_token: The number of words that have no token, aside from those after the limit.
     """
 
     tags: Sequence[Sequence[str | None]]
     probabilities: Sequence[Sequence[float | None]]
+    without_token: int
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""

@@ -19,7 +19,7 @@ from frostline.data.wording import comma_separated, counted, first_line, listed,
 from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
-    from frostline.api.prediction import Evaluation, Outputs
+    from frostline.api.prediction import Evaluation, Outputs, Predicted
     from frostline.data.columns import Columns
     from frostline.data.examples import Texts
     from frostline.data.table import Table
@@ -205,6 +205,8 @@ def predict(
     tasks = f", {len(by_task)} tasks" if several else ""
     if first.truncated:
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
+    if missing := without_token(first):
+        tasks += f"; {missing}, and no tag"
     unit = "sentence" if of_words else "text"
     print(f"{target}: {counted(len(texts), unit)}{tasks}")
 
@@ -278,7 +280,17 @@ def evaluate(
         lost = ". Their words after it have no tag, and are not scored" if of_words else ""
         have = counted(predictions.truncated, "text has", "texts have")
         print(f"{have} more tokens than the model was trained with{lost}.", file=sys.stderr)
+    if missing := without_token(predictions):
+        print(f"{missing}, and no tag: an entity that begins with one counts as missed.", file=sys.stderr)
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
+
+
+def without_token(predictions: "Predicted") -> str:
+    """How many words have no token, such as words of invisible characters; empty for none."""
+    from frostline.api.prediction import TagPredictions
+
+    count = predictions.without_token if isinstance(predictions, TagPredictions) else 0
+    return counted(count, "word has no token", "words have no token") if count else ""
 
 
 def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:

@@ -7,7 +7,10 @@ of words are tags, in a column of lists.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
+from itertools import chain
 from numbers import Integral
+from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.columns import INDICATORS, Columns, is_list, items_of
@@ -66,13 +69,17 @@ def label_lists(
     if task_type == TOKENS:
         remedy = "write a list with a tag for each word, or name another column with --label-column"
     classes, known = table.class_names.get(column), names if numbered else ()
-    for n, cell in enumerate(table.cells(column)):
+    rows = list[list[Any] | None]()
+    for n, cell in enumerate(table.cells(column) if columns.separator is None else as_in_csv(table.cells(column))):
         if columns.separator is not None and isinstance(cell, str):
-            items = [part.strip() for part in cell.split(columns.separator) if part.strip()] or None
+            rows.append([part.strip() for part in cell.split(columns.separator) if part.strip()] or None)
         elif is_missing(cell) or (task_type == TOKENS and is_list(cell) and not len(cell)):
-            items = None
+            rows.append(None)
         else:
-            items = items_of(cell, table.location(n, column), f"{what}s", remedy)
+            rows.append(items_of(cell, table.location(n, column), f"{what}s", remedy))
+    if task_type == MULTI_LABEL:
+        _refuse_vectors(table, column, rows)
+    for n, items in enumerate(rows):
         for k, item in enumerate(items or ()):
             if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
                 instead = ", such as O, for each word" if task_type == TOKENS else " or a whole number"
@@ -82,6 +89,25 @@ def label_lists(
                 )
         found.append(None if items is None else [named(item, known, classes) for item in items])
     return found
+
+
+def _refuse_vectors(table: Table, column: str, rows: Sequence[Sequence[Any] | None]) -> None:
+    """Raise an error if each list has a number for every label, such as ``[0, 1, 1]``, instead of the text's own labels.
+
+    All lists are equally long then. They consist of 0 and 1, or most repeat a number, which no list of labels does.
+    """
+    vectors = [tuple(str(item).strip().casefold() for item in row) for row in rows if row is not None]
+    if len({*map(len, vectors)}) != 1 or len(vectors[0]) < 2:
+        return
+    items, repeat = {*chain.from_iterable(vectors)}, sum(len({*one}) < len(one) for one in vectors)
+    of_indicators = items <= INDICATORS.keys() and (repeat or len({*vectors}) > 1)
+    if of_indicators or (2 * repeat > len(vectors) and all(map(NUMBER.fullmatch, items))):
+        first = next(n for n, row in enumerate(rows) if row is not None)
+        raise FrostlineError(
+            f"{table.location(first, column)}: {quoted(rows[first])} seems to have a number for each of {len(vectors[0])} "
+            "labels, as do all other rows; write a list of the names of its labels, or a column of 0 and 1 for each label, and "
+            "pass them with --indicator-columns."
+        )
 
 
 def _of_indicators(table: Table, columns: Sequence[str]) -> list[Labels | None]:
@@ -271,16 +297,17 @@ def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str, fold_
     """Raise an error if a person would take two labels for one, or cannot see one, or if no file can store one.
 
     Two such labels differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are
-    zero, or in case or leading zeros (``fold_case``), unless the user has named all labels.
+    zero, or in case or how a number is written (``fold_case``), unless the user has named all labels.
     """
-    seen: dict[str, str] = {}
+    seen: dict[str | Decimal, str] = {}
     for label in dict.fromkeys(labels):
         shown = whole(visible(label, fold_case=fold_case))
         if not shown:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
         if not is_storable(label):
             raise FrostlineError(f"{where}: the {what} {quoted(label)} contains half a character; write it again.")
-        other = seen.setdefault(str(int(shown)) if fold_case and INTEGER.fullmatch(shown) else shown, label)
+        is_number = fold_case and "e" not in shown and NUMBER.fullmatch(shown)  # an exponent may be too large
+        other = seen.setdefault(Decimal(shown) if is_number else shown, label)
         if other != label:
             named = what == "label" and len({whole(visible(one, fold_case=False)) for one in (other, label)}) == 2
             differing = difference(other, label)

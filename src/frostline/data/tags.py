@@ -73,7 +73,7 @@ def sentence(given: Any, location: str, remedy: str) -> str:
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
 ENTITY = re.compile("[BI]-.+", re.DOTALL)
 # Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written, or as a suffix.
-LIKE_ENTITY = re.compile(r"([BIESLUM])[-_].+|.+[-_]([BIESLUM])", re.IGNORECASE | re.DOTALL)
+LIKE_ENTITY = re.compile(r"([BIESLUM])[-_:/.|].+|.+[-_:/.|]([BIESLUM])", re.IGNORECASE | re.DOTALL)
 NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
@@ -94,15 +94,17 @@ def entity_types(labels: Sequence[str]) -> list[str]:
 
 
 def refuse_odd_tags(where: str, names: Sequence[str]) -> None:
-    """Raise an error if most tags look like the BIO scheme, and one is not in it."""
+    """Raise an error if one tag is not in the BIO scheme, and most look like it, or ``O`` and ``B-`` and ``I-`` of a type are."""
     marked = [name for name in names if name.upper() != OUTSIDE]
     like = [found for name in marked if (found := LIKE_ENTITY.fullmatch(name))]
     prefixed = any(found[1] for found in like)  # a plain tag may end in such a letter, as NOUN-S does
     begun = any("B" in (found[1] or found[2]).upper() for found in like) or (prefixed and len(marked) < len(names))
-    if not are_entities(names) and begun and 2 * len(like) > len(marked):
+    continued = {f"{INSIDE}{name[len(BEGIN) :]}" for name in filter(ENTITY.fullmatch, names) if name.startswith(BEGIN)}
+    of_entities = OUTSIDE in names and not continued.isdisjoint(names)
+    if not are_entities(names) and (of_entities or (begun and 2 * len(like) > len(marked))):
         odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0][0])
         raise FrostlineError(
-            f"{where}: most tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with "
+            f"{where}: tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with "
             f"{BEGIN}; write {OUTSIDE}, {BEGIN}TYPE at the first word of an entity and {INSIDE}TYPE at others, or remove the "
             "prefixes or suffixes if the tags are not of entities."
         )

@@ -153,11 +153,11 @@ def read_delimited(path: Path, column_names: Sequence[str] | None, *, skip_ragge
             f"Warning: {path}: a cell has lines that look like rows of their own (row {which}), as if a quotation mark began one "
             "text and ended a later one; double such marks and put the text in double quotes, or save the file as .tsv."
         )
-    if separator == "\t" and (quoted_as_csv := _rows_quoted_as_csv(complete)):
-        which = first_rows([rows[n] for n in quoted_as_csv])
+    if separator == "\t" and (marked := _rows_with_marks_of_csv(complete)):
+        which = first_rows([rows[n] for n in marked])
         notes.append(
-            f"Warning: {path}: cells are in quotation marks, and those inside are doubled (row {which}), as pandas writes them. "
-            "In tab-separated files all of these belong to the text; save the file as .csv with commas."
+            f"Warning: {path}: cells are in quotation marks (row {which}), as programs write them in CSV. In tab-separated files "
+            "they belong to the text; save the file as .csv with commas."
         )
     return Table(
         name=str(path),
@@ -232,13 +232,20 @@ def _rows_in_cells(separator: str, rows: Sequence[Sequence[str]]) -> list[int]:
 QUOTED = re.compile(r'"(?:[^"]|"")*"')  # a cell as CSV quotes it
 
 
-def _rows_quoted_as_csv(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The positions of rows with a cell that CSV has quoted; none unless this is so of every cell with a quotation mark.
+def _rows_with_marks_of_csv(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The positions of rows with a cell that CSV has quoted: of all rows if all cells of a column are.
 
-    Texts may be quotations. So a cell has to have doubled marks inside.
+    Else, none unless this is so of every cell with a quotation mark. Texts may be quotations. So marks inside have to be doubled,
+    or all cells with a comma are in marks, and no others, as a spreadsheet writes a tab-separated file.
     """
+    if len(rows) > 1 and any(all(map(QUOTED.fullmatch, cells)) for cells in zip(*rows, strict=True)):
+        return list(range(len(rows)))
     marked = [(n, cell) for n, cells in enumerate(rows) for cell in cells if '"' in cell]
-    if not all(QUOTED.fullmatch(cell) for _, cell in marked) or not any('""' in cell[1:-1] for _, cell in marked):
+    if not all(QUOTED.fullmatch(cell) for _, cell in marked):
+        return []
+    others = (cell for cells in rows for cell in cells if '"' not in cell)
+    with_comma = len(marked) > 1 and all("," in cell for _, cell in marked) and not any("," in cell for cell in others)
+    if not with_comma and not any('""' in cell[1:-1] for _, cell in marked):
         return []
     return list(dict.fromkeys(n for n, _ in marked))
 

@@ -51,6 +51,7 @@ class Tokens:
         padding: By name of the model's input: the value of padded positions.
         dropped: ``[N]``, how many tokens of each example were truncated.
         words: ``[T]``, which word of its sentence a token belongs to; -1 for special tokens. None for texts.
+        untagged: ``[2, N]``, how many words of each sentence were cut off, and how many others have no token. None for texts.
         zeroed_types: Whether some had a token type that the model lacks, which became 0.
     """
 
@@ -59,6 +60,7 @@ class Tokens:
     padding: dict[str, int]
     dropped: NDArray[np.int32]
     words: NDArray[np.int32] | None = None
+    untagged: NDArray[np.int32] | None = None
     zeroed_types: bool = False
 
     def __len__(self) -> int:
@@ -142,12 +144,14 @@ class Tokens:
         """The examples of several ``Tokens``, one after the other."""
         sizes = [part.lengths for part in parts]
         words = [part.words for part in parts if part.words is not None]
+        untagged = [part.untagged for part in parts if part.untagged is not None]
         return Tokens(
             inputs={name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs},
             offsets=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
             padding=parts[0].padding,
             dropped=np.concatenate([part.dropped for part in parts]),
             words=np.concatenate(words) if words else None,
+            untagged=np.concatenate(untagged, 1) if untagged else None,
             zeroed_types=any(part.zeroed_types for part in parts),
         )
 
@@ -198,6 +202,7 @@ def encode(
     columns = [*names, *[WORDS] * of_words]
     flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in columns}
     lengths, dropped = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int32)
+    untagged = np.zeros((2, len(texts)), np.int32)
     for_empty = next(
         x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
     )
@@ -223,10 +228,15 @@ def encode(
             flat[name] += [np.asarray(row, np.int32) for row in encoded[name]]
         lengths[chunk] = [len(ids) for ids in encoded["input_ids"]]
         dropped[chunk] = np.maximum(full_lengths - lengths[chunk], 0)
+        for row, words in zip(chunk, encoded[WORDS], strict=True) if of_words else ():
+            count = len(words_of(texts[row]))
+            kept = max(words) + 1 if dropped[row] else count
+            untagged[:, row] = count - kept, kept - len({*words} - {-1})
     joined = {name: np.concatenate([np.zeros(0, np.int32), *arrays]) for name, arrays in flat.items()}
     of_types = {TYPES: tokenizer.pad_token_type_id} if TYPES in names else {}
     return Tokens(
         words=joined.pop(WORDS, None),
+        untagged=untagged if of_words else None,
         inputs=joined,
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         padding=dict.fromkeys(names, 0) | {"input_ids": tokenizer.pad_token_id} | of_types,
@@ -277,13 +287,24 @@ OTHER_TOKENS = (
     "transformers builds the tokenizer as a {}, which gives texts other tokens than the model's tokenizer.json: if the model was "
     "pretrained with those, scores are lower than they could be."
 )
+UNTAGGED = (
+    "{} % of the words are cut off, because their sentences have more tokens than the model is given. They are neither trained "
+    "on nor scored.",
+    "{} % of the words have no token, such as words of invisible characters. They have no tag and do not count in the token "
+    "accuracy; an entity that begins with one is missed.",
+)
 SAMPLE = "In 2023, the film's budget wasn't 650,841.20 €; naïve CamelCase  fans said: 'Größe?' WOW!"
 
 
 def notes_on_tokens(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list[str]:
     """What is peculiar about the tokens of examples, and about the tokenizer of the model in a folder."""
     other = [OTHER_TOKENS.format(type(tokenizer).__name__)] * _differs_from_file(tokenizer, folder / "tokenizer.json")
-    return [*[ZEROED_TYPES] * tokens.zeroed_types, *other]
+    lost: list[str] = []
+    if tokens.untagged is not None:
+        counts = tokens.untagged.sum(1)
+        shares = 100 * counts / max(1, counts.sum() + tokens.begins_word.sum())
+        lost = [note.format(f"{share:.2g}") for note, share in zip(UNTAGGED, shares, strict=True) if share]
+    return [*[ZEROED_TYPES] * tokens.zeroed_types, *lost, *other]
 
 
 def _differs_from_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> bool:
