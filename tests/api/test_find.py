@@ -267,7 +267,7 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
     for exhaustive, seeds in ((False, 5), (True, 2)):
         given = {**search_settings, "train": rows, "seeds": seeds, "out": search_settings["out"] / str(exhaustive)}
         answer = frostline.find(**given, exhaustive=exhaustive).answer
-        assert "No run scores above the baseline with 95 % confidence." in answer.search["why"]
+        assert "No fine-tuned model scores above the baseline with 95 % confidence." in answer.search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
         assert answer.sentence.startswith(("Undecided: nothing", constant))
 

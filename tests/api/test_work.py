@@ -92,7 +92,7 @@ def test_relative_paths_are_found_from_another_folder(
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     got = frostline("work", "../o", "--workers", "1")
-    assert got.code == 0 and got.out.startswith("../o: 1 done, 0 failed, 0 pending\n`frostline report ../o`")
+    assert got.code == 0 and got.out.startswith("../o: 1 done, 0 ended in an error, 0 pending\n`frostline report ../o`")
     assert Folder(tmp_path / "o").spec.model == "m"
     assert str(tmp_path) not in (tmp_path / "o" / "sweep.toml").read_text()
     (tmp_path / "t.csv").unlink()

@@ -45,7 +45,7 @@ def test_the_tasks_train_the_runs_and_the_same_command_makes_the_answer(frostlin
     )
     assert Folder(here / "o").counts() == {"done": 4, "failed": 0, "pending": 0}
     log = (here / "o" / "slurm-7_1.log").read_text()
-    assert "o: 4 done, 0 failed, 0 pending\n" in log and "4/4" in log
+    assert "o: 4 done, 0 ended in an error, 0 pending\n" in log and "4/4" in log
     assert not (here / "o" / "answer.json").exists() and not list((here / "o" / "leases").iterdir())
     after = frostline(*WORDS)
     assert after.code == 0 and "1/" not in after.err and (here / "o" / "model" / "frostline.json").exists()
@@ -76,7 +76,7 @@ def test_tasks_that_search_together_find_what_one_process_finds(frostline: Frost
     alone = frostline(*SEARCH, "--out", "alone", "--processes", "2")
     assert alone.code == 0, alone.err
     _, table = alone.out.replace("alone", "o").split("\n\n", 1)  # sentences before it may doubt the times
-    assert logs[0].endswith(table) and "0 failed, 0 pending\n" in logs[1]
+    assert logs[0].endswith(table) and "0 ended in an error, 0 pending\n" in logs[1]
     assert_same_predictions(Store(here / "o"), Store(here / "alone"))
 
 

@@ -23,7 +23,7 @@ def test_it_shows_who_trains_what_since_when_and_who_is_dead(
     run = Folder(out).runs[-1]
     shutil.rmtree(out / "runs" / run.digest)
     before = frostline("status", out).out
-    assert before.startswith(f"{out}: 3 done, 0 failed, 1 pending\n") and "sign_of_life" not in before
+    assert before.startswith(f"{out}: 3 done, 0 ended in an error, 1 pending\n") and "sign_of_life" not in before
     with Leases(out) as leases:
         leases.take([[run.digest, "ofanothersweep"]])
         (lease, _) = leases.current()
@@ -61,9 +61,9 @@ def test_watching_shows_each_change_until_all_runs_have_ended(
     first, left, second, _, third = got.out.split("\n\n")
     assert (got.code, len(changes)) == (0, 3) and left.startswith("Time left: about ")
     assert [text.splitlines()[0].partition(": ")[2] for text in (first, second, third)] == [
-        "2 done, 0 failed, 2 pending",
-        "3 done, 0 failed, 1 pending",
-        "4 done, 0 failed, 0 pending",
+        "2 done, 0 ended in an error, 2 pending",
+        "3 done, 0 ended in an error, 1 pending",
+        "4 done, 0 ended in an error, 0 pending",
     ]
     assert third == frostline("status", out).out
 

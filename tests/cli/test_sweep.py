@@ -61,7 +61,8 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert "<script>alert" not in page and "<b>good</b>" not in page and "&lt;script&gt;alert" in page
 
     status = frostline("status", "o")
-    assert status.code == 0 and status.out.startswith("o: 4 done, 0 failed, 0 pending\n") and "0.001" in status.out
+    counted = "o: 4 done, 0 ended in an error, 0 pending\n"
+    assert status.code == 0 and status.out.startswith(counted) and "0.001" in status.out
     report = frostline("report", "o")
     *lines, page = report.out.splitlines()
     assert report.code == 0 and page == "o/report.html" and all(len(line) <= 80 for line in lines)

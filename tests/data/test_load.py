@@ -28,7 +28,7 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     notes = " ".join(data.notes)
     assert "text is column 'text', label is column 'label'" in notes and "'no', 'yes'" in notes
     assert "20 of 200 training rows are held out for test (data seed 0)" in notes
-    few = "These are few: with folds = 5, all rows are validation rows."
+    few = "These are few: with --folds 5, all rows are validation rows."
     assert notes.count(few) == 1  # of validation, not of test
     other = loaded(train=tmp_path / "films.csv", data_seed=1)
     assert other.validation.digest() != data.validation.digest()

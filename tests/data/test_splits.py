@@ -130,7 +130,7 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
     ],
 )
 def test_folds_are_suggested_where_they_would_be_accepted(rows: int, options: dict[str, Any], hinted: bool) -> None:
-    assert ("with folds = 5" in " ".join(loaded(train=frame(rows), **options).notes)) == hinted
+    assert ("with --folds 5" in " ".join(loaded(train=frame(rows), **options).notes)) == hinted
     if hinted:
         assert loaded(train=frame(rows), **options, folds=5).folds is not None
 
@@ -288,7 +288,7 @@ def test_there_are_no_more_folds_than_groups(groups: int) -> None:
     assert data.folds is not None and len(set(data.folds)) == min(5, groups)
     if groups > 2:
         hint = " ".join(loaded(train=rows, group_column="author").notes)
-        assert f"with folds = {min(5, groups)}, all rows are validation rows" in hint
+        assert f"with --folds {min(5, groups)}, all rows are validation rows" in hint
 
 
 def test_groups_that_cannot_stay_together_are_refused_and_those_that_do_not_are_named() -> None:

@@ -25,18 +25,22 @@ COMMAND = "frostline sweep o/sweep.toml --seeds 5"
 
 
 @pytest.mark.parametrize(
-    ("command", "seconds", "pending", "expected"),
+    ("command", "seconds", "pending", "above", "expected"),
     [
-        (COMMAND, None, 0, f" To be surer: `{COMMAND}`."),
-        (COMMAND, 1450.0, 0, f" To be surer, with about 24 min of training: `{COMMAND}`."),
-        ("the same command with --folds 5", None, 0, " To be surer: the same command with --folds 5."),
-        (COMMAND, None, 1, ""),
-        (None, None, 0, ""),
+        (COMMAND, None, 0, True, f" To be surer: `{COMMAND}`."),
+        (COMMAND, 1450.0, 0, None, f" To be surer, with about 24 min of training: `{COMMAND}`."),
+        ("the same command with --folds 5", None, 0, True, " To be surer: the same command with --folds 5."),
+        (COMMAND, None, 0, False, f" Next step: `{COMMAND}`."),  # nothing was learned
+        (COMMAND, None, 1, True, ""),
+        (None, None, 0, True, ""),
     ],
 )
-def test_the_command_stands_on_its_own(command: str | None, seconds: float | None, pending: int, expected: str) -> None:
+def test_the_command_stands_on_its_own(
+    command: str | None, seconds: float | None, pending: int, above: bool | None, expected: str
+) -> None:
+    sizes = [SimpleNamespace(decision=SimpleNamespace(above_baseline=above), learned=False)]
     counts = Counts(done=4, failed=0, pending=pending)
-    answer: Any = SimpleNamespace(next_command=command, next_seconds=seconds, runs=counts)
+    answer: Any = SimpleNamespace(next_command=command, next_seconds=seconds, runs=counts, sizes=sizes)
     answer.sentence = f"Tune the last layer.{expected} A probe scores higher."
     assert advice(answer) == expected and next_command(answer) == (command if expected else None)
     assert sentence_without_command(answer) == "Tune the last layer. A probe scores higher."

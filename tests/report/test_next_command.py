@@ -12,6 +12,7 @@ from frostline.model.ways import way_named
 from frostline.report import rebuild
 from frostline.report.answer.next_command import MORE_ROWS, next_command
 from frostline.report.answer.run_groups import search_outcome
+from frostline.statistics.answer import Failures
 from frostline.statistics.inference import Summary, summarize
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import SearchOutcome
@@ -25,6 +26,9 @@ EACH = (
 )
 
 
+NONE = Failures(
+    diverged=0, degenerate=0, at_chance=0, collapsed=0, failed=0, runs=1, interval=None, not_above_baseline=None
+)
 FITTED, OTHERS = summarize(np.array([0.99])), summarize(np.array([0.9]))
 
 
@@ -39,6 +43,7 @@ class Known:
     seconds: float | None = 10.0
     concurrent_runs: int | None = None
     learning_rates_tried: tuple[float, ...] = (1e-4, 2e-4)
+    failures: Failures = NONE
     train_last: Summary = FITTED
     validation_last: Summary = OTHERS
     num_train_epochs: float = 3.0
@@ -63,7 +68,10 @@ def curve(probability: float = 0.7, seeds: int | None = None, *, of_full: float 
 UNFITTED = Known(Recipe("full"), 1e-4, train_last=OTHERS)
 FIVE = Known(Recipe("last 5"), 5e-5, tuned_layers=5)
 SECOND = SimpleNamespace(choice="last 5", probability=0.9, value=0.79)
+DIVERGED = Known(Recipe("full"), 1e-4, failures=replace(NONE, diverged=1, failed=1))
+LONG = "frostline sweep o/sweep.toml --num-train-epochs 10"
 NOTHING = SimpleNamespace(reference="full", above_baseline=False)
+UNSHOWN = SimpleNamespace(choice="last 2", probability=0.7, reference="full", above_baseline=False)
 BESIDE = curve(of_full=0.5)
 BESIDE.choices.insert(0, SECOND)
 BESIDE.cells.insert(0, FIVE)
@@ -84,9 +92,13 @@ BESIDE.cells.insert(0, FIVE)
         # if full fine-tuning is recommended, the others must be sure to be worse
         (curve(1.0, 5, of_full=0.5), [0, 1], {}, ALL),
         (curve(1.0, 5, of_full=0.01), [0, 1], {}, None),
-        # nothing was compared, or nothing was learned
-        (curve(seeds=5, decision=None), [0], {}, None),
-        (curve(seeds=5, decision=NOTHING), [0], {}, None),
+        # a sweep that learned nothing trains as long as a search would, unless it has, or all of its runs diverged
+        *((curve(seeds=5, learned=False, decision=one), [0], {}, LONG) for one in (None, NOTHING)),
+        *((curve(learned=False, decision=one), [0], {"of_search": True}, None) for one in (None, NOTHING)),
+        (curve(seeds=5, decision=UNSHOWN), [0, 1, 2], {}, ALL),  # what is recommended may yet be above the baseline
+        (curve(decision=None, cells=[Known(Recipe("full"), 1e-4, num_train_epochs=10.0)]), [0], {}, None),
+        (curve(decision=None, cells=[DIVERGED]), [0], {}, None),
+        (curve(decision=SimpleNamespace(reference=None, above_baseline=True)), [0], {}, None),
         (curve(seeds=5, decision=NOTHING), [0], {"of_search": True, "larger": ("larger", 9.0)}, "larger"),
         # full fine-tuning has not learned yet, but what is recommended has
         (curve(learned=False), [0, 1], {}, ALL),
@@ -159,6 +171,12 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     assert next_command(Path("o"), [0], known, smaller=[smaller])[1] == 2 * (
         40 + 2 * 20 + 2 * 4
     )  # it trains every size
+    nothing = curve(decision=None)
+    nothing.cells.append(Known(Recipe("full for 6 epochs"), 1e-4, num_train_epochs=6.0))
+    assert next_command(Path("o"), [0, 1], nothing) == (
+        LONG,
+        pytest.approx(2 * 2 * 10 * 10 / 6),
+    )  # one run for each k and rate
     known.cells[0] = replace(known.cells[0], concurrent_runs=2)
     assert next_command(Path("o"), [0], known)[1] == 80
     known.cells[0] = replace(known.cells[0], seconds=None)

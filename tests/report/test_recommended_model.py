@@ -261,7 +261,7 @@ def test_answer_card_and_page_say_what_the_head_reads(pooled: Path, classified: 
     assert "The head reads the mean of all tokens." in card and "frostline.predict(" in card
     assert "| share of the gain of head only |" in card and "full" not in card.split("## Selection")[1].split("|---")[0]
     assert "| share of full's gain |" in (classified / "model" / "README.md").read_text()
-    opened = "Such a model opens with frostline or sentence-transformers, not with transformers' `pipeline`."
+    opened = "The model opens with frostline or sentence-transformers, not with transformers' `pipeline`."
     assert opened in answer_of(pooled).sentence and "pipeline" not in answer_of(classified).sentence
     write_report(pooled)
     assert "frostline.predict(" in (pooled / "report.html").read_text(encoding="utf-8")

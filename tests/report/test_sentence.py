@@ -104,6 +104,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "nothing was learned": levels({0: 0.49, 1: 0.5, "full": 0.5}),
     "nothing was learned with one seed": levels({0: 0.4, "full": 0.4}, seeds=1),
     "nothing was learned, and others failed": levels({0: 0.51, "full": 0.51}, outcome=if_(from_1="diverged")),
+    "recommended, but not shown to be above the baseline": levels({0: 0.5, 2: 0.52, "full": 0.53}, seeds=2),
     "nothing was learned so far": levels({0: 0.51, "full": 0.51}, outcome=if_(from_1="pending")),
     "only a smaller k has learned": levels({0: 0.51, 1: 0.51, 2: 0.6, "full": 0.51}, seeds=3),
     "only the head has learned, and a k failed": levels({0: 0.6, 2: 0.5, "full": 0.51}, outcome=if_(k_2="degenerate")),

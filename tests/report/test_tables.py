@@ -140,12 +140,20 @@ def test_operating_points_and_the_target(answer: Answer) -> None:
         (0.95, ("the target",))
     ]
     assert records[-1]["rule"] == "at most 0.01 below full"
-    of_same_seeds = "Shares compare runs of the same seeds"
+    of_same_seeds = "compare runs of the same seeds"
     first, *others = curve.cells
     more = replace(curve, cells=[replace(first, validation=replace(first.validation, n=99)), *others])
     equal = replace(curve, cells=[replace(one, validation=replace(one.validation, n=99)) for one in curve.cells])
-    assert of_same_seeds in operating_points_table(more).caption
-    assert of_same_seeds not in operating_points_table(equal).caption
+    for made in (operating_points_table, lambda curve: shares_table(curve, "accuracy")):
+        assert [of_same_seeds in made(one).caption for one in (more, equal)] == [True, False]
+
+
+def test_the_scores_are_of_failed_runs_too_where_most_failed(answer: Answer) -> None:
+    curve, text = answer.sizes[0], "(of all runs of a k if fewer than half did)"
+    first, *others = curve.cells
+    assert text not in scores_table(curve, "f1").caption
+    failed = replace(first, failures=replace(first.failures, failed=first.runs))
+    assert text in scores_table(replace(curve, cells=[failed, *others]), "f1").caption
 
 
 def test_captions_give_the_learning_rates(answer: Answer) -> None:
@@ -333,5 +341,7 @@ def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
     assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]
     ranks = [row[1].rank for _, row in table.entries()]
     assert ranks == ["-1", "0"]
+    size.decision = replace(probe, choice=Recipe("last 2 for 10 epochs"))
+    assert entries(recommendations_table(analysis))["early"] == ["last 2 of 4 for 10 epochs"]
     size.decision = None
     assert entries(recommendations_table(analysis))["early"] == ["no answer"]

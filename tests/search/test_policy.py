@@ -108,7 +108,7 @@ def test_k_0_is_trained_at_all_its_learning_rates() -> None:
 
 def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> None:
     stop, batches = run_search(nothing_seen(budget_given=1000.0), lambda one: 0.5)
-    assert stop.nothing_learned and stop.why == "No run scores above the baseline with 95 % confidence."
+    assert stop.nothing_learned and stop.why == "No fine-tuned model scores above the baseline with 95 % confidence."
     assert stop.enough is None  # every run was trained
     assert {one.learning_rate for batch in batches for one in batch.candidates if one.recipe == "full"} == set(RATES)
     stop, _ = run_search(short := nothing_seen(budget_given=55.0), lambda one: 0.5)
@@ -120,7 +120,7 @@ def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> No
         seen, lambda one: 0.8 if (one.recipe, one.learning_rate) == ("full", 2e-4) else 0.5, rows
     )
     assert not stop.nothing_learned and best(seen) == "full" and seen.best_learning_rate(Recipe("full")) == 2e-4
-    tries = [batch.why.startswith("No run is above") for batch in batches]
+    tries = [batch.why.startswith("No fine-tuned model is above") for batch in batches]
     assert any(tries) and not tries[-1]
 
 
@@ -168,7 +168,8 @@ def test_a_budget_too_small_for_full_ends_the_search() -> None:
     stop, batches = run_search(nothing_seen(budget_given=20.0), exact(RISING))
     assert runs_per_k(batches).keys() == {0, 2} and stop.no_reference
     begin = "Full fine-tuning was not run: one run takes about 14 s, but only 7.6 s of the budget are left."
-    assert stop.why.startswith(begin) and stop.enough is not None
+    assert stop.why == f"{begin} Without it, as with --tune 0,1,2, the largest k is the reference."
+    assert stop.enough is not None
     enough = parse_duration(duration_at_least(stop.enough))
     for budget, refused in ((enough, False), (enough - 1, True)):
         assert run_search(nothing_seen(budget_given=budget), exact(RISING))[0].no_reference == refused
@@ -326,7 +327,7 @@ def test_a_longer_training_is_tried_and_named_where_it_pays(gain: float, wanted:
 
 def test_where_nothing_is_learned_full_is_trained_for_longer_before_other_learning_rates() -> None:
     seen, batches = searched_with_two_lengths(lambda one: 0.8 if one == "full for 10 epochs" else 0.5)
-    first = next(batch for batch in batches if batch.why.startswith("No run is above the baseline"))
+    first = next(batch for batch in batches if batch.why.startswith("No fine-tuned model is above the baseline"))
     assert {one.recipe for one in first.candidates} == {"full for 10 epochs"} and best(seen) == "full for 10 epochs"
 
 

@@ -154,7 +154,9 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     run = request.getfixturevalue("frostline")
     shown, written = run("status", out), (out / best.folder / "answer.json").read_bytes()
     assert all(
-        f"{out / one.folder}: {one.runs} done, 0 failed, 0 pending" in shown.out for one in answer.models if one.runs
+        f"{out / one.folder}: {one.runs} done, 0 ended in an error, 0 pending" in shown.out
+        for one in answer.models
+        if one.runs
     )
     assert found.sentence in " ".join(run("report", out).out.split())
     assert (out / best.folder / "answer.json").read_bytes() == written
@@ -285,7 +287,7 @@ def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tin
     plan = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--plan")
     assert plan.code == 0 and f"{tiny_bert.name}:\n" in plan.out and "other:\n" in plan.out
     status = frostline("status", tmp_path / "o")
-    assert status.code == 0 and status.out.count(": 4 done, 0 failed, 0 pending") == 2
+    assert status.code == 0 and status.out.count(": 4 done, 0 ended in an error, 0 pending") == 2
     report = frostline("report", tmp_path / "o").out.splitlines()
     assert {str(tmp_path / "o" / name / "report.html") for name in models} <= {*report}
     same = tiny_bert_folder(tmp_path / "again" / "other", layers=2, seed=1)

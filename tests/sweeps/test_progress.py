@@ -50,7 +50,11 @@ def test_the_time_left_of_a_search_is_shown_beside_that_of_its_step(now: list[fl
     progress.limit(240.0)
     now[0] += 60.0
     assert progress.state == "0 of 2 runs · ETA 20 s, search at most 3 min"
+    progress.predicted = None
+    assert progress.state == "0 of 2 runs · search at most 3 min"
     progress.limit(None)
+    assert progress.state == "0 of 2 runs"
+    progress.predicted = 20.0
     assert progress.eta == "ETA 20 s"
 
 
@@ -89,7 +93,7 @@ def test_logs_say_what_is_under_way_after_a_silence(capsys: pytest.CaptureFixtur
     assert printed_after(9, progress.begin, "loading the model") == ""
     assert printed_after(1, progress.begin, "timing a few steps") == "timing a few steps\n"
     assert printed_after(9, progress.start, 4, 100.0) == ""
-    assert printed_after(2, progress.begin, "hidden states") == "hidden states · 0 of 4 runs · ETA -\n"
+    assert printed_after(2, progress.begin, "hidden states") == "hidden states · 0 of 4 runs\n"
     assert printed_after(59, progress.set_done, 50.0) == ""
     assert printed_after(1, progress.set_done, 75.0) == "hidden states · 0 of 4 runs · ETA 21 s\n"
     assert printed_after(9, progress.note, "A sentence.") == "A sentence.\n"

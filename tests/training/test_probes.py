@@ -18,6 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 import frostline
 import frostline.training.linear_models as linear
 from frostline import Probed
+from frostline.report.probe_report import probe_sentence
 from frostline.training.probes import FittedProbe, best_probe
 from frostline.training.result import ProbeInput
 from tagged import LABELS, small_base, table
@@ -180,3 +181,8 @@ def test_random_labels_are_not_significantly_better_than_the_baseline(tiny_bert:
     frame = pd.DataFrame(sentences(200)).assign(label=rng.integers(0, 2, 200).astype(str))
     got = frostline.probe(model=tiny_bert, train=frame, held_out_share=0.4, **EXACT)
     assert "frozen features are not significantly better than the majority-class baseline" in got.report.sentence
+    better = probe_sentence(got.report.model_copy(update={"low": 0.6, "chance": 0.5, "tfidf_score": -0.25}))
+    assert (
+        "frozen features are significantly better" in better and ". The best on held-out training examples, a" in better
+    )
+    assert better.endswith("the majority-class baseline reaches 0.500, the TF-IDF model −0.250.")

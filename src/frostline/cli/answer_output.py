@@ -159,20 +159,20 @@ def _about(answer: "Answer") -> str:
     cost = f"; cost: layers times epochs, as a share of {whole}" if size.choices and "epoch" in whole else ""
     return (
         f"{answer.task}, {size.train_size:,} examples, {names.metric(answer.metric)} on "
-        f"{answer.validation_rows:,} validation examples ({baseline} {answer.chance:.3f}){folds}{cost}"
+        f"{answer.validation_rows:,} validation examples ({baseline} {formatting.score(answer.chance)}){folds}{cost}"
     )
 
 
 def _next_steps(answer: "Answer", out: Path) -> list[str]:
     """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
     from frostline.report import names
-    from frostline.report.explanations import loading, next_command, training_time
+    from frostline.report.explanations import loading, next_command, next_title, training_time
 
     command, time, lines = next_command(answer), training_time(answer), loading(answer, out / "model")
     unsure = answer.decision and answer.decision.above_baseline is False
     doubt = f" (not shown to be above the {names.baseline(answer.metric)})" if unsure else ""
     steps = {
-        "To be surer": [command, *([f"({time})"] if time else [])] if command else [],
+        next_title(answer): [command, *([f"({time})"] if time else [])] if command else [],
         "Report": [str(out / "report.html")],
         "Model": [f"{out / 'model'}{doubt}"] if lines else [],
         "Load": lines.splitlines() if lines else [],

@@ -79,7 +79,7 @@ def work(
     _end_with_counts(folder, counts, "" if counts["pending"] else report)
 
 
-@app.command(cls=PanelCommand, short_help="Show the runs of a sweep: done, failed or pending, and who trains which.")
+@app.command(cls=PanelCommand, short_help="Show the runs of a sweep, and who trains which.")
 def status(
     folder: FolderArgument,
     watch: Annotated[
@@ -193,7 +193,10 @@ def _print_damage(folder: Path) -> None:
 
 
 def _counts_line(folder: Path, counts: Mapping[str, int]) -> str:
-    return f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
+    words = {
+        "failed": "ended in an error"
+    }  # a run that is done may have failed, too: it diverged, or predicts a constant
+    return f"{folder}: " + ", ".join(f"{count} {words.get(state, state)}" for state, count in counts.items())
 
 
 def _end_with_counts(folder: Path, counts: Mapping[str, int], hint: str) -> None:

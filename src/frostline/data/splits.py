@@ -169,7 +169,7 @@ def complete_splits(
         together = f" Rows with {_in_common(task)} stay together." if joined else ""
         hint = ""
         if split == "validation" and suited:
-            hint = f" These are few: with folds = {suited}, all rows are validation rows."
+            hint = f" These are few: with --folds {suited}, all rows are validation rows."
         notes.append(
             f"{len(splits[split]):,} of {rows:,} training rows are held out for {split} (data seed {seed}).{together}{hint}"
         )

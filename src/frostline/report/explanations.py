@@ -13,7 +13,7 @@ from frostline.data.checks import DataReport
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.wording import counted, duration, quoted
 from frostline.report import formatting
-from frostline.report.answer.next_command import SAME_COMMAND
+from frostline.report.answer.next_command import SAME_COMMAND, nothing_learned
 from frostline.report.answer.recommended_classes import is_saved
 from frostline.statistics.answer import Answer
 from frostline.statistics.metrics import scored_rows
@@ -66,6 +66,11 @@ def next_command(answer: Answer) -> str | None:
     return None if answer.runs.pending else answer.next_command
 
 
+def next_title(answer: Answer) -> str:
+    """What the step is called: where nothing was learned, no answer can become surer."""
+    return "Next step" if nothing_learned(answer.sizes[0]) else "To be surer"
+
+
 def training_time(answer: Answer) -> str | None:
     """How long that step trains; None if that is unknown."""
     return f"about {duration(answer.next_seconds)} of training" if answer.next_seconds else None
@@ -114,7 +119,7 @@ def not_by_pipeline(answer: Answer) -> str:
     if answer.opened_by == "transformers" or (answer.sizes[0].recommended is None and answer.decision is None):
         return ""
     other = "" if answer.opened_by == "frostline" else f" or {answer.opened_by}"
-    return f" Such a model opens with frostline{other}, not with transformers' `pipeline`."
+    return f" The model opens with frostline{other}, not with transformers' `pipeline`."
 
 
 def in_train(report: DataReport) -> str:
@@ -130,7 +135,7 @@ def advice(answer: Answer) -> str:
     """The step as a sentence; empty if there is none."""
     step, time = next_command(answer), training_time(answer)
     shown = f"`{step}`" if step and not step.startswith(SAME_COMMAND) else step
-    return f" To be surer{f', with {time}' if time else ''}: {shown}." if step else ""
+    return f" {next_title(answer)}{f', with {time}' if time else ''}: {shown}." if step else ""
 
 
 def sentence_without_command(answer: Answer) -> str:

@@ -38,9 +38,9 @@ def probability(value: float) -> str:
     return "more than 99 %" if value > 0.99 else "less than 1 %" if value < 0.01 else f"{100 * value:.0f} %"
 
 
-def short_probability(value: float) -> str:
+def short_probability(value: float | None) -> str:
     """The same for a column of a table: ``>99 %``, ``71 %``."""
-    return probability(value).replace("more than ", ">").replace("less than ", "<")
+    return UNKNOWN if value is None else probability(value).replace("more than ", ">").replace("less than ", "<")
 
 
 def points(value: float | None) -> str:

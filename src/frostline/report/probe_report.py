@@ -12,6 +12,7 @@ from frostline.data.wording import counted, model_name
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import QUIET, STYLE, draw_frame, figure_of, save_figures, style_of
+from frostline.report.formatting import score
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
 from frostline.training.result import ProbeReport, ReportedProbe
@@ -31,18 +32,13 @@ def probe_sentence(report: ProbeReport) -> str:
     examples = counted(report.validation_rows, "validation example")
     layers = f"layer{'s' if len(best.layers) > 1 else ''} {formatting.layers(best.layers)} of {report.layers}"
     probe = f"{report.kind} probe on the {names.VECTORS[best.vector]} after {layers}"
-    interval = f"95 % interval {report.low:.3f} to {report.high:.3f}"
+    scores = f"{metric} {score(best.validation)} (95 % interval {formatting.interval(report.low, report.high)})"
     baseline = names.baseline(report.metric)
-    tfidf = "" if report.tfidf_score is None else f", the TF-IDF model {report.tfidf_score:.3f}"
-    baselines = f"On them, the {baseline} reaches {report.chance:.3f}{tfidf}."
-    if not report.low > report.chance:
-        return (
-            f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "
-            f"reaches {metric} {best.validation:.3f} ({interval}). {baselines}"
-        )
+    tfidf = "" if report.tfidf_score is None else f", the TF-IDF model {score(report.tfidf_score)}"
+    better = "" if report.low > report.chance else "not "
     return (
-        f"A {probe} reaches {metric} {best.validation:.3f} without training a layer. With {examples} that is significantly "
-        f"better than the {baseline} ({interval}). {baselines}"
+        f"With {examples}, frozen features are {better}significantly better than the {baseline}. The best on held-out training "
+        f"examples, a {probe}, reaches {scores}. On the same examples, the {baseline} reaches {score(report.chance)}{tfidf}."
     )
 
 
@@ -73,12 +69,12 @@ def probe_table(report: ProbeReport) -> ReportTable:
         Column("validation", f"{metric},\nvalidation", formatting.score, strong=True),
         Column("penalty", "penalty per\nexample", lambda penalty: f"{penalty:.2g}"),
     )
-    tfidf = "." if report.tfidf_score is None else f", TF-IDF model {report.tfidf_score:.3f}."
+    tfidf = "." if report.tfidf_score is None else f", TF-IDF model {score(report.tfidf_score)}."
     read = "the first token of each word" if best.vector == "word" else "one vector of each example"
     caption = (
         f"A {report.kind} probe on {read} after each layer (0: the embeddings), {report.train_rows:,} "
         f"training and {report.validation_rows:,} validation examples. "
-        f"{names.baseline(report.metric).capitalize()} {report.chance:.3f}{tfidf}"
+        f"{names.baseline(report.metric).capitalize()} {score(report.chance)}{tfidf}"
     )
     tag = "best on held-out training examples"
     rows = (Row(probe, (tag,) * (probe == best), probe == best) for probe in report.probes)
@@ -106,9 +102,11 @@ def probe_curve(report: ProbeReport) -> Figure:
             (report.chance, names.baseline(report.metric), (4, 4)),
             (report.tfidf_score, "TF-IDF model", (1, 2)),
         )
-        for score, name, dashes in baselines:
-            if score is not None:
-                axes.axhline(score, color=QUIET, linewidth=1, linestyle=(0, dashes), label=f"{name} {score:.3f}")
+        for height_of, name, dashes in baselines:
+            if height_of is not None:
+                axes.axhline(
+                    height_of, color=QUIET, linewidth=1, linestyle=(0, dashes), label=f"{name} {score(height_of)}"
+                )
         ticks = list(range(0, layers + 1, -(-(layers + 1) // MAX_LABELS)))
         at_right = [formatting.layers(one.layers) for one in several[:1]]
         axes.set_xticks([*ticks, *(layers + APART for _ in at_right)], [*map(str, ticks), *at_right])

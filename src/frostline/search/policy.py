@@ -34,7 +34,7 @@ ENOUGH = "so high that no layer is worth tuning, whatever full fine-tuning would
 HEAD_IS_ENOUGH = f"k = 0 scores {ENOUGH}."
 ALTERNATIVE_IS_ENOUGH = f"A model that trains no layer scores {ENOUGH}."
 OTHER_IS_ENOUGH = f"Another model scores {ENOUGH}."
-NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
+NOTHING_LEARNED = "No fine-tuned model scores above the baseline with 95 % confidence."
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Stop:
 
     Attributes:
         why: The reason, as a sentence.
-        nothing_learned: No run scores above the baseline with 95 % confidence.
+        nothing_learned: No fine-tuned model scores above the baseline with 95 % confidence.
         no_reference: The reference has no result, so no recipe can be compared with it.
         enough: The seconds of a budget that would allow the next step; None if the budget did not end the search.
     """
@@ -197,7 +197,7 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.seconds_left))
         why = (
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-            "left. With fewer layers in --tune, such as 0,1,2, the largest k takes its place."
+            "left. Without it, as with --tune 0,1,2, the largest k is the reference."
         )
         return Stop(why, no_reference=True, enough=seen.budget_for(one.candidates))
     yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
@@ -235,7 +235,7 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
         if some := next((some for some in (both, one) if some and seen.fits_budget(some)), None):
             again = "one more seed" if rate in _rates_tried(seen, reference) else "another learning rate"
             other = again if recipe == reference else in_words(recipe)
-            why = f"No run is above the baseline with 95 % confidence yet: try {other}."
+            why = f"No fine-tuned model is above the baseline with 95 % confidence yet: try {other}."
             yield from _train(seen, Batch(some, why))
         elif one and enough is None:
             enough = seen.budget_for(one)

@@ -106,7 +106,7 @@ class Progress:
         if self.runs_done >= self.runs:
             return ""
         whole = "" if self.deadline is None else f", search at most {_rounded(self.deadline - monotonic())}"
-        return f"ETA {'-' if self.seconds_left is None else _rounded(self.seconds_left)}{whole}"
+        return whole.removeprefix(", ") if self.seconds_left is None else f"ETA {_rounded(self.seconds_left)}{whole}"
 
     @property
     def state(self) -> str:

@@ -14,6 +14,7 @@ FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
 LONGER = 3.3  # times as many epochs, which are then tried
+ENOUGH_EPOCHS = 10  # if a sweep of fewer has learned nothing, these are tried; a search tries them by itself
 SAME_COMMAND = "the same command with "  # begins a step that is no command of its own
 MORE_ROWS = f"{SAME_COMMAND}more validation examples"
 
@@ -34,8 +35,9 @@ def next_command(
 ) -> tuple[str | None, float | None]:
     """The step that helps most, and the seconds that it trains; None where unknown.
 
-    If the budget ended a search, that is a larger one. If full fine-tuning has not fitted its examples, it is longer training.
-    Else more seeds; and if these would not decide, more validation examples. There is none if the answer is sure.
+    If the budget ended a search, that is a larger one. If a sweep has learned nothing, or full fine-tuning has not fitted its
+    examples, it is longer training. Else more seeds; and if these would not decide, more validation examples. There is none if
+    the answer is sure.
 
     Args:
         out: The folder.
@@ -51,10 +53,25 @@ def next_command(
         smaller: The answers at smaller train sizes, at which the command trains the same.
     """
     decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
-    if decision is None or decision.reference is None:
+    sweep = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{' --trust-remote-code' if own_code else ''}"
+
+    def at_every_size(some: Sequence[Cell]) -> list[Cell]:
+        return [*some, *(found for size in smaller for one in some if (found := size.cell(one.recipe)))]
+
+    if larger and decision and decision.above_baseline is False:
+        return larger
+    if decision is None or nothing_learned(curve):
+        if of_search:
+            return larger or (None, None)
+        some = [cell for cell in curve.cells if cell.runs > cell.failures.diverged]
+        most = max((cell.num_train_epochs or 3.0 for cell in some), default=ENOUGH_EPOCHS)
+        if most >= ENOUGH_EPOCHS:
+            return None, None
+        last = [cell for cell in curve.cells if (cell.num_train_epochs or 3.0) == most]
+        seconds = _seconds(at_every_size(last), len(seeds), ENOUGH_EPOCHS, of_search=False)
+        return f"{sweep} --num-train-epochs {ENOUGH_EPOCHS}", seconds
+    if decision.reference is None:
         return None, None
-    if decision.above_baseline is False:
-        return larger or (None, None)
     reference, wanted_sure = cells[decision.reference], max(SURE, sure or 0.0)
     rivals = [one for one in curve.choices if one.choice in cells and one.choice != decision.reference]
     is_reference = decision.choice == decision.reference
@@ -67,7 +84,6 @@ def next_command(
         max(rivals, key=lambda one: one.probability if sure else one.value).choice if is_reference else decision.choice
     )
     compared = [cells[name] for name in (rival, decision.reference) if name in cells]
-    sweep = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{' --trust-remote-code' if own_code else ''}"
 
     def command(some: Sequence[Cell], wanted: int, epochs: float | None = None) -> str:
         """One command for all cells, or one for each if their learning rates or lengths differ: a grid has all pairs."""
@@ -75,9 +91,6 @@ def next_command(
         together = len(rates) < 2 and (epochs or len({cell.recipe.epochs for cell in some}) == 1)
         grids = [_grid(part, epochs, factor) for part in ([some] if together else [[cell] for cell in some]) if part]
         return " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids or [""])
-
-    def at_every_size(some: Sequence[Cell]) -> list[Cell]:
-        return [*some, *(found for size in smaller for one in some if (found := size.cell(one.recipe)))]
 
     if has_not_fitted(reference, longest):
         epochs = ceil(LONGER * (reference.num_train_epochs or 3.0))
@@ -90,6 +103,11 @@ def next_command(
         every = at_every_size(compared if of_search else curve.cells)
         return command(compared if of_search else [], wanted), _seconds(every, wanted, of_search=of_search)
     return more_rows if curve.deciding_point.verdict == UNDECIDED else None, None
+
+
+def nothing_learned(curve: SizeAnswer) -> bool:
+    """Whether neither the best choice nor the reference is shown to be above the baseline."""
+    return curve.decision is None or (curve.decision.above_baseline is False and not curve.learned)
 
 
 def has_not_fitted(full: Cell, longest: float | None) -> bool:

@@ -253,6 +253,8 @@ def _recommendation(comparison: Comparison, chosen: Recipe, full: Cell, layers: 
         goal = f"{probability(beside.probability)} sure to {comparison.reached(_noun(full.recipe))}"
         subject = capitalized(tuning(beside.choice)) if is_full else "It"
         sure = f"{subject} is {goal} (95 % interval of the difference: {_difference(beside)})"
+        if curve.decision and curve.decision.above_baseline is False:
+            sure += f". It is not yet shown to be above {comparison.baseline}"
     return f"{_instruction(chosen, curve.cell(chosen), layers)}. {expected}{rows}. {sure}."
 
 
@@ -345,9 +347,12 @@ def taken_for_all_layers(curve: SizeAnswer, layers: int | None) -> Recipe | None
 
 def _failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     """A sentence on the number of failed runs of each of these k; empty if none failed."""
+    of_count: dict[tuple[int, int], list[str]] = {}
+    for cell in (cells[name] for name in dict.fromkeys(names) if name in cells):
+        if cell.failures.failed:
+            of_count.setdefault((cell.failures.failed, cell.runs), []).append(tuning(cell.recipe))
     parts = [
-        f"{cell.failures.failed} of {cell.runs} runs of {tuning(cell.recipe)} failed"
-        for cell in (cells[name] for name in dict.fromkeys(names) if name in cells)
-        if cell.failures.failed
+        f"{failed} of {runs} runs {'each ' * (len(which) > 1)}of {' and '.join(filter(None, (', '.join(which[:-1]), which[-1])))}"
+        for (failed, runs), which in of_count.items()
     ]
-    return f" {' and '.join(parts)}." if parts else ""
+    return f" {', and '.join(parts)} failed." if parts else ""

@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 
-FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")  # of a command
+FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*(?: \d(?:[\w.,]*\w)?)?")  # of a command, with a number or numbers
 
 
 def with_flags(text: str) -> Markup:
-    """The escaped text with its flags as code, so that no line ends within one."""
-    return Markup(FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
+    """The escaped text with its flags as code, so that no line ends within one, and with what stands in backticks as code."""
+    marked = FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text)))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", marked))
 
 
 FILTERS = {

@@ -37,8 +37,10 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
 
         def text(task: str) -> str:
             choice = part(0)(task) or formatting.UNKNOWN
-            of_layers = layers[model] and choice.startswith("last ")
-            return f"{choice} of {layers[model]}" if of_layers else names.printed(choice)
+            if not layers[model] or not choice.startswith("last "):
+                return names.printed(choice)
+            what, for_, length = choice.partition(" for ")
+            return f"{what} of {layers[model]}{for_}{length}"
 
         def beside(task: str) -> list[str]:
             _, below, probability = known.get((task, model), (None, None, None))

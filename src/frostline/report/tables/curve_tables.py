@@ -62,8 +62,10 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         if curve.choices
         else ""
     )
+    some_failed = any(cell.validation.n > cell.runs - cell.failures.failed for cell in curve.cells)
+    failed = " (of all runs of a k if fewer than half did)" if some_failed else ""
     caption = (
-        "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
+        f"Scores on validation of the runs that succeeded{failed}, at the epoch that each run is evaluated at; CI: confidence "
         f"interval. {expected}{_what_is_shown(curve)}"
     )
     title = f"{capitalized(names.metric(metric))} by tuned layers"
@@ -103,7 +105,7 @@ def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
     compared = "Nothing was compared" if reference is None else f"Compared with {names.tuning(reference)}"
     caption = (
         f"{compared}, with 95 % confidence intervals. Gain: the score less that of the {names.baseline(metric)}. "
-        f"Holm: the p-value adjusted for all comparisons. {_what_is_shown(curve)}"
+        f"Holm: the p-value adjusted for all comparisons. {_of_same_seeds(curve)}{_what_is_shown(curve)}"
     )
     whole = "full fine-tuning" if curve.reference_is_full or not reference else "the reference"
     return ReportTable("shares", f"Share of {whole} by tuned layers", caption, columns, _by_k(curve))
@@ -209,8 +211,8 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         Column("below_full", "expected\npoints lost", formatting.points, ends=("low", "high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         Column("value", "value", formatting.score),
-        *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
-        Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
+        *(Column(key, title, formatting.short_probability, of=probability(key)) for key, title in targets.items()),
+        Column("better_than_previous", "better than the\nnext smaller k", formatting.short_probability),
         Column("dominated_by"),
     )
     margin = next(point.margin for point in curve.operating_points if point.margin is not None)
@@ -266,7 +268,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
         _comparable(curve, "score"),
         Column("k", "beside", names.printed, of=beside("choice"), number=False),
         Column("above", "expected\npoints above", formatting.points, beside("above"), ends=interval),
-        Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
+        Column("probability", "probability\nof more", formatting.short_probability, of=beside("probability")),
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
         Column("seconds", "training\ntime", formatting.seconds),
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
@@ -300,8 +302,7 @@ def operating_points_table(curve: SizeAnswer) -> ReportTable:
         f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} The recommendation does not need that to be "
         "decided: it rests on probabilities. "
     )
-    if len({cell.validation.n for cell in curve.cells if cell.validation.n}) > 1:
-        caption += "Shares compare runs of the same seeds, so they can differ from those of the mean scores. "
+    caption += _of_same_seeds(curve)
     points = sorted(curve.operating_points, key=lambda point: (point.margin is not None, not point.corrected))
     rows = tuple(Row(point, ("the target",) if point == main else (), chosen=point == main) for point in points)
     return ReportTable("operating_points", "Operating points", f"{caption}{_what_is_shown(curve)}", columns, rows)
@@ -365,6 +366,13 @@ def _tried(cell: Cell) -> list[str]:
     tried = [formatting.learning_rate(rate) for rate in cell.learning_rates_tried]
     lines = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]
     return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []
+
+
+def _of_same_seeds(curve: SizeAnswer) -> str:
+    """A sentence if shares and differences are not those of the mean scores; else empty."""
+    if len({cell.validation.n for cell in curve.cells if cell.validation.n}) < 2:
+        return ""
+    return "Shares and differences compare runs of the same seeds, so they can differ from those of the mean scores. "
 
 
 def _what_is_shown(curve: SizeAnswer) -> str:
