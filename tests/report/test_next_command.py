@@ -26,9 +26,8 @@ EACH = (
 )
 
 
-NONE = Failures(
-    diverged=0, degenerate=0, at_chance=0, collapsed=0, failed=0, runs=1, interval=None, not_above_baseline=None
-)
+KINDS = ("diverged", "degenerate", "at_chance", "collapsed", "failed", "undefined")
+NONE = Failures(**dict.fromkeys(KINDS, 0), runs=1, interval=None, not_above_baseline=None)
 FITTED, OTHERS = summarize(np.array([0.99])), summarize(np.array([0.9]))
 
 
@@ -69,6 +68,7 @@ UNFITTED = Known(Recipe("full"), 1e-4, train_last=OTHERS)
 FIVE = Known(Recipe("last 5"), 5e-5, tuned_layers=5)
 SECOND = SimpleNamespace(choice="last 5", probability=0.9, value=0.79)
 DIVERGED = Known(Recipe("full"), 1e-4, failures=replace(NONE, diverged=1, failed=1))
+UNSCORED = Known(Recipe("full"), 1e-4, failures=replace(NONE, undefined=1))
 LONG = "frostline sweep o/sweep.toml --num-train-epochs 10"
 NOTHING = SimpleNamespace(reference="full", above_baseline=False)
 UNSHOWN = SimpleNamespace(choice="last 2", probability=0.7, reference="full", above_baseline=False)
@@ -97,7 +97,7 @@ BESIDE.cells.insert(0, FIVE)
         *((curve(learned=False, decision=one), [0], {"of_search": True}, None) for one in (None, NOTHING)),
         (curve(seeds=5, decision=UNSHOWN), [0, 1, 2], {}, ALL),  # what is recommended may yet be above the baseline
         (curve(decision=None, cells=[Known(Recipe("full"), 1e-4, num_train_epochs=10.0)]), [0], {}, None),
-        (curve(decision=None, cells=[DIVERGED]), [0], {}, None),
+        *((curve(decision=None, cells=[one]), [0], {}, None) for one in (DIVERGED, UNSCORED)),
         (curve(decision=SimpleNamespace(reference=None, above_baseline=True)), [0], {}, None),
         (curve(seeds=5, decision=NOTHING), [0], {"of_search": True, "larger": ("larger", 9.0)}, "larger"),
         # full fine-tuning has not learned yet, but what is recommended has

@@ -63,7 +63,7 @@ def next_command(
     if decision is None or nothing_learned(curve):
         if of_search:
             return larger or (None, None)
-        some = [cell for cell in curve.cells if cell.runs > cell.failures.diverged]
+        some = [cell for cell in curve.cells if cell.runs > cell.failures.diverged + cell.failures.undefined]
         most = max((cell.num_train_epochs or 3.0 for cell in some), default=ENOUGH_EPOCHS)
         if most >= ENOUGH_EPOCHS:
             return None, None
