@@ -142,10 +142,13 @@ def test_of_two_columns_that_differ_in_case_the_usual_name_is_read(tmp_path: Pat
 
 
 def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
-    failed = {"k": "0", "seed": "2", "status": "failed", "score": ""}
     rows = [{"k": k, "seed": "1", "metric": "accuracy", "score": "0.7"} for k in ("0", "full")]
-    for order in ([*rows, failed], [failed, *rows]):
-        (found,) = read(tmp_path, order)
+    of_f1 = {**rows[0], "metric": "f1"}
+    failed: Rows = [
+        {"k": "0", "seed": "2", "status": "failed", "score": "", "metric": metric} for metric in ("", "f1", "mcc")
+    ]
+    for order in ([*rows, failed[0]], [failed[0], *rows], [*rows, of_f1, *failed[1:]]):
+        (found,) = read(tmp_path, order, metrics={"": "accuracy"})
         assert found.evidence.metric == "accuracy"
         assert sorted(run.status for run in found.runs) == ["done", "done", "failed"]
 
@@ -223,6 +226,11 @@ BARE = {"seed": "0", "value": "1"}
         ([{"k": "0", "seed": "2", "metric": "", "score": "", "status": "failed"}], {}, "no row has a score"),
         (MINE, {}, "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME"),
         (MINE, {"metrics": {"mine": "f1"}}, "but not in 'f1'"),
+        (
+            [FIRST, {**ROWS[1], "seed": "2"}],
+            {},
+            "row 3: this run has a score in accuracy, but none in matthews_correlation",
+        ),
         *(
             ([{**FIRST, "metric": "accuracy"}], {"chances": {"CoLA": chance}}, f"{chance:g} cannot be the accuracy of")
             for chance in (50.0, -0.5, float("nan"))

@@ -47,8 +47,10 @@ class Row:
 def rows_of_one_metric(table: Table, rows: Sequence[Row], wanted: Mapping[str, str]) -> Iterable[Row]:
     """The rows of one metric per task: the one in ``wanted`` (``""`` for all tasks), GLUE's own, or the only one.
 
+    A run without a score may have a row of another metric only. It counts all the same.
+
     Raises:
-        FrostlineError: A task has several metrics, or not the one that is wanted.
+        FrostlineError: A task has several metrics, or not the one that is wanted. Or a run has a score in another one only.
     """
     present: dict[str, dict[str, None]] = {}
     for run in (row.run for row in rows):
@@ -68,10 +70,39 @@ def rows_of_one_metric(table: Table, rows: Sequence[Row], wanted: Mapping[str, s
                 f"choose one with --metric {task}=NAME."
             )
         chosen[task] = metric
-    for row in rows:  # a run without a result may have no metric
-        metric = chosen.get(row.run.task, row.run.metric)
-        if row.run.metric in (None, metric) and metric is not None:
-            yield replace(row, run=replace(row.run, metric=metric))
+
+    def metric_of(row: Row) -> str | None:
+        return chosen.get(row.run.task, row.run.metric)
+
+    known = {_which(row) for row in rows if row.run.metric in (None, metric_of(row))}
+    for row in rows:
+        if (metric := metric_of(row)) is None:
+            continue
+        if row.run.metric not in (None, metric):
+            if _which(row) in known:
+                continue
+            if row.run.validation_best is not None:
+                raise FrostlineError(
+                    f"{table.name}, {row.run.run}: this run has a score in {row.run.metric}, but none in {metric}, which other "
+                    f"rows of {row.run.task} have; write it, or choose another metric with --metric."
+                )
+            known.add(_which(row))
+        yield replace(row, run=replace(row.run, metric=metric))
+
+
+def _which(row: Row) -> tuple[Any, ...]:
+    """What the rows of one run have in common, whatever their metrics."""
+    run = row.run
+    return (
+        run.model,
+        run.task,
+        run.train_size,
+        run.recipe,
+        row.frozen,
+        run.learning_rate,
+        run.num_train_epochs,
+        run.seed,
+    )
 
 
 def baseline_score(task: str, metric: str, given: Mapping[str, float], rows: Sequence[Row]) -> float | None:
