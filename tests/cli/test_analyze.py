@@ -28,6 +28,13 @@ def test_analyze_answers_from_a_table(frostline: Frostline, desk: Path) -> None:
     assert "runs.csv" in page and "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
+def test_files_of_an_older_analysis_are_removed(frostline: Frostline, desk: Path) -> None:
+    for name in ("m-1.5", "n"):
+        assert frostline("analyze", "runs.csv", "--set", f"model={name}", "--out", "a").code == 0
+    names = {path.name for folder in ("tables", "figures") for path in (desk / "a" / folder).iterdir()}
+    assert {"scores_n_t.csv", "validation_curve_n_t.svg"} <= names and not [one for one in names if "m-1.5" in one]
+
+
 def test_without_a_baseline_shares_are_of_the_score(frostline: Frostline, desk: Path) -> None:
     got = frostline("analyze", "runs.csv", "--out", "a")
     assert got.code == 0 and "to reach 95 % of the last 4 layers' score (95 %" in " ".join(got.out.split())

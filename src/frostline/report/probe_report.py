@@ -7,14 +7,14 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from frostline.data.files import replace_file, write_json
+from frostline.data.files import write_json
 from frostline.data.wording import counted, model_name
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
-from frostline.report.figures.drawing import QUIET, STYLE, draw_frame, figure_of, save_figures, style_of
+from frostline.report.figures.drawing import QUIET, STYLE, draw_frame, figure_of, style_of
 from frostline.report.formatting import score
-from frostline.report.pages.templates import render
-from frostline.report.tables.table import Column, ReportTable, Row, save_tables
+from frostline.report.pages.templates import write_report_page
+from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.training.result import ProbeReport, ReportedProbe
 
 MAX_LABELS = 13
@@ -44,19 +44,18 @@ def probe_sentence(report: ProbeReport) -> str:
 
 def write_probes(out: Path, report: ProbeReport) -> Path:
     """Write report.html, probes.json, tables/ and figures/ into ``out``; returns the page's path."""
-    page, table = out / "report.html", probe_table(report)
-    text = render(
+    table = probe_table(report)
+    write_json(out / "probes.json", report.model_dump(), inside=out)
+    return write_report_page(
+        out,
         "probes.html.j2",
+        [table],
+        {"probe_curve": probe_curve(report)},
         probe=report,
         headline=headline(report.sentence),
-        figures=save_figures(out, {"probe_curve": probe_curve(report)}),
         table_of_probes=table,
         model=model_name(report.model),
     )
-    save_tables(out, [table])
-    write_json(out / "probes.json", report.model_dump(), inside=out)
-    replace_file(page, text.encode(), inside=out)
-    return page
 
 
 def probe_table(report: ProbeReport) -> ReportTable:

@@ -8,18 +8,17 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from frostline.data.files import file_name, replace_file, write_json
+from frostline.data.files import file_name, write_json
 from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis
-from frostline.report.figures.drawing import save_figures
 from frostline.report.pages.curves import curves_of
-from frostline.report.pages.templates import render
+from frostline.report.pages.templates import write_report_page
 from frostline.report.tables.analysis_tables import (
     answers_table,
     points_over_tasks_table,
     recommendations_table,
 )
-from frostline.report.tables.table import ReportTable, save_tables
+from frostline.report.tables.table import ReportTable
 from frostline.statistics.answer import TaskAnswer
 from frostline.statistics.run_group import RunGroup
 
@@ -59,8 +58,14 @@ def write_analysis(
     ]
     tables = _overall_tables(analysis)
     figures = {name: figure for group in groups for name, figure in group.figures.items()}
-    text = render(
+    published = [publication.table] if publication and publication.table else []
+    written = [*tables.values(), *published, *(table for group in groups for table in group.tables)]
+    write_json(out / "analysis.json", to_jsonable_python(analysis), inside=out)
+    return write_report_page(
+        out,
         "analysis.html.j2",
+        written,
+        figures,
         title=title,
         analysis=analysis,
         models={group.model: group.layers for group in answers},
@@ -68,15 +73,9 @@ def write_analysis(
         groups=groups,
         links={key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()},
         tables=tables,
-        figures=save_figures(out, figures),
         publication=publication,
         settings_in_words=_settings_in_words(analysis),
     )
-    published = [publication.table] if publication and publication.table else []
-    save_tables(out, [*tables.values(), *published, *(table for group in groups for table in group.tables)])
-    write_json(out / "analysis.json", to_jsonable_python(analysis), inside=out)
-    replace_file(out / "report.html", text.encode(), inside=out)
-    return out / "report.html"
 
 
 def _suffixes(groups: Sequence[TaskAnswer]) -> list[str]:

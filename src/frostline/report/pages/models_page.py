@@ -5,16 +5,15 @@ from pathlib import Path
 
 from pydantic_core import to_jsonable_python
 
-from frostline.data.files import replace_file, write_json
+from frostline.data.files import write_json
 from frostline.data.wording import counted
 from frostline.report import formatting
 from frostline.report.answer.models_answer import by_value, status
 from frostline.report.explanations import headline
-from frostline.report.figures.drawing import save_figures
 from frostline.report.figures.quality_of_models import against_training
 from frostline.report.names import printed
-from frostline.report.pages.templates import render
-from frostline.report.tables.table import Column, ReportTable, Row, save_tables
+from frostline.report.pages.templates import write_report_page
+from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer
 
 
@@ -66,14 +65,14 @@ def write_models(out: Path, answer: ModelsAnswer, answers: Mapping[str, Answer])
         answers: About each model with runs, by its name.
     """
     figure, table = against_training(answer, answers), models_table(answer)
-    text = render(
+    write_json(out / "answer.json", to_jsonable_python(answer), inside=out)
+    write_report_page(
+        out,
         "models.html.j2",
+        [table],
+        {"against_training": figure} if figure else {},
         answer=answer,
         headline=headline(answer.sentence),
         table_of_models=table,
-        figures=save_figures(out, {"against_training": figure} if figure else {}),
         pages={one.model: f"{one.folder}/report.html" for one in answer.models if one.model in answers},
     )
-    save_tables(out, [table])
-    write_json(out / "answer.json", to_jsonable_python(answer), inside=out)
-    replace_file(out / "report.html", text.encode(), inside=out)

@@ -1,11 +1,8 @@
 """The page of a sweep: one self-contained file, built from the sweep's folder. It can be read without JavaScript."""
 
-import re
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from frostline.data.files import remove, replace_file
 from frostline.data.wording import model_name
 from frostline.model.terms import EMBEDDINGS, layer_numbers
 from frostline.report import names
@@ -28,10 +25,9 @@ from frostline.report.explanations import (
     training_time,
     trouble,
 )
-from frostline.report.figures.drawing import save_figures
 from frostline.report.figures.score_figures import reliability
 from frostline.report.pages.curves import curves_of
-from frostline.report.pages.templates import render
+from frostline.report.pages.templates import write_report_page
 from frostline.report.probe_report import probe_curve, probe_table
 from frostline.report.tables.sweep_tables import (
     audit_table,
@@ -42,7 +38,7 @@ from frostline.report.tables.sweep_tables import (
     splits_table,
     threshold_table,
 )
-from frostline.report.tables.table import ReportTable, save_tables
+from frostline.report.tables.table import ReportTable
 from frostline.statistics.answer import Answer
 from frostline.statistics.cells import outcomes_at_each_size, total
 from frostline.statistics.run_result import RunResult
@@ -69,15 +65,18 @@ def write_page(folder: Folder, answer: Answer) -> None:
         figures["probe_curve"] = probe_curve(search.probes)
     if answer.calibration:
         figures["reliability"] = reliability(answer.calibration)
-    text = render(
+    confusion = [errors.confusion] if errors and errors.confusion else []
+    write_report_page(
+        out,
         "report.html.j2",
+        [*tables.values(), *confusion, *curves.tables],
+        figures,
         answer=answer,
         spec=folder.spec.model_dump(mode="json", exclude_none=True),
         identity=folder.identity,
         curves=curves,
         tuned=_tuned(results[recommended.run].audit.trained_places) if recommended else None,
         tables=tables,
-        figures=save_figures(out, figures),
         headline=headline(sentence_without_command(answer)),
         command=next_command(answer),
         command_title=next_title(answer),
@@ -95,23 +94,6 @@ def write_page(folder: Folder, answer: Answer) -> None:
         machines=machines([result.provenance for result in results.values()]),
         model=model_name(answer.model),
     )
-    confusion = [errors.confusion] if errors and errors.confusion else []
-    written = [*tables.values(), *confusion, *curves.tables]
-    save_tables(out, written)
-    _remove_older(out, {name for table in written for _, name, _ in table.files}, figures)
-    replace_file(out / "report.html", text.encode(), inside=out)
-
-
-def _remove_older(out: Path, tables: Collection[str], figures: Collection[str]) -> None:
-    """Remove the files of tables and figures that only the older page shows: they are of other runs or settings."""
-    page = out / "report.html"
-    older = page.read_text(encoding="utf-8", errors="replace") if page.is_file() and not page.is_symlink() else ""
-    for name in {*re.findall(r'download="([\w-]+\.(?:csv|tex))"', older)} - {*tables}:
-        remove(out / "tables" / name, inside=out)
-    for path in (out / "figures").glob("*.svg"):
-        if path.stem not in figures and path.read_text(encoding="utf-8", errors="replace").strip() in older:
-            for kind in ("svg", "png", "pdf"):
-                remove(path.with_suffix(f".{kind}"), inside=out)
 
 
 def _tables(
