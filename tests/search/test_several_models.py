@@ -161,11 +161,12 @@ def test_a_search_over_two_models_is_one_answer_and_is_continued(
     assert found.sentence in " ".join(run("report", out).out.split())
     assert (out / best.folder / "answer.json").read_bytes() == written
     found.models[best.model].more(tune="0", seeds=[7], save_model=False)
-    since = f"Runs of {best.model} have ended since this search did, and the same search takes them into account."
+    since = f"Runs or settings of {best.model} have changed since this answer was written"
+    since += ", and the same search takes them into account."
     assert found.sentence == f"{since} {spoken(answer.sentence)}" and since[:-1] in repr(found)
     assert since in " ".join(run("report", out).out.split())
     whole = frostline.find(**settings)
-    assert not whole.sentence.startswith("Runs of") and sum(one.runs for one in whole.answer.models) == runs + 1
+    assert not whole.sentence.startswith("Runs or") and sum(one.runs for one in whole.answer.models) == runs + 1
 
 
 def test_models_are_trained_for_longer_where_the_best_one_has_not_fitted_its_examples(
@@ -313,7 +314,15 @@ def test_an_interrupted_search_of_models_answers_and_goes_on(search_settings: di
         frostline.find(**{**settings, "progress": Impatient()})
     so_far = frostline.open(search_settings["out"])
     assert sum(one.runs for one in so_far.answer.models) >= 1 and so_far.report.exists()
-    assert any("interrupted" in one.why for one in so_far.answer.models)
+    assert any("interrupted" in one.why for one in so_far.answer.models) and "have changed" not in so_far.sentence
+
+    class Killed(Progress):  # nothing is written after that
+        def result(self, ended: Any) -> None:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        frostline.find(**{**settings, "progress": Killed()})
+    assert " have changed since this answer was written" in frostline.open(search_settings["out"]).sentence
     whole = frostline.find(**settings).answer
     assert not any("interrupted" in one.why for one in whole.models)
 

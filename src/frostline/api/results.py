@@ -14,7 +14,6 @@ from frostline.report.rebuild import answer_of_now
 from frostline.statistics.answer import Answer, ModelsAnswer, is_of_models
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
-from frostline.sweeps.results.search_record import newer_runs
 from frostline.sweeps.results.tables import frame
 from frostline.sweeps.settings import GRID, make_settings
 from frostline.sweeps.toml import NOT_SETTINGS, TRUST
@@ -154,7 +153,7 @@ class SeveralModels(Results):
     def answer(self) -> ModelsAnswer:  # type: ignore[override]
         """Which model to take, what each of them reaches, and what it costs.
 
-        If runs have ended since the search did, its sentence says so first: only the search weighs models against each other.
+        If runs or settings have changed since, its sentence says so first: only the search weighs models against each other.
         """
         try:
             answer = ModelsAnswer.read(self.folder / "answer.json")
@@ -162,11 +161,11 @@ class SeveralModels(Results):
             raise FrostlineError(
                 f"{self.folder / 'answer.json'} is damaged: the same search writes it again, from the runs in the folder."
             ) from error
-        folders = {one.model: Folder(self.folder / one.folder) for one in answer.models if one.runs}
-        later = [name for name, own in folders.items() if own.search and newer_runs(own.search, own.rows)]
-        if later:
-            runs = f"Runs of {' and '.join(later)} have ended since this search did, and the same search takes them into account."
-            answer.sentence = f"{runs} {answer.sentence}"
+        folders = {one.model: self.folder / one.folder for one in answer.models}
+        now = {name: Folder(own).digest for name, own in folders.items() if (own / "sweep.toml").exists()}
+        if changed := [name for name in folders if now.get(name) != answer.made_from.get(name)]:
+            of = f"Runs or settings of {' and '.join(changed)} have changed since this answer was written"
+            answer.sentence = f"{of}, and the same search takes them into account. {answer.sentence}"
         return answer
 
     @property

@@ -522,6 +522,7 @@ class ModelsAnswer:
         price: The score that the training time of full fine-tuning of the first model is worth.
         price_inference: The score that predictions with the first model are worth.
         seconds: Of training, with all models.
+        made_from: Of each model with runs, what ``Answer.made_from`` is of its own answer.
     """
 
     schema_version: int
@@ -535,6 +536,7 @@ class ModelsAnswer:
     price: float
     price_inference: float
     seconds: float
+    made_from: dict[str, str | None] = field(default_factory=dict)
 
     def model(self, name: str | None) -> ModelAnswer | None:
         """What is known of a model; None without a name."""

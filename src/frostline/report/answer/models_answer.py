@@ -38,6 +38,7 @@ def answer_over_models(
         price=price,
         price_inference=price_inference,
         seconds=sum(one.seconds for one in models),
+        made_from={name: one.made_from for name, one in answers.items()},
     )
 
 
