@@ -39,7 +39,7 @@ from frostline.model.terms import OUTPUT_KEYS
 from frostline.report import formatting
 from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading, sentence_without_command
-from frostline.report.rebuild import OTHER_MODEL, finish, write_report
+from frostline.report.rebuild import EARLIER_MODEL, OTHER_MODEL, OTHER_OUTPUTS, finish, write_report
 from frostline.report.recommended_model import RecommendedRun, Saved, refit_of, save_recommended
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import Recipe
@@ -529,6 +529,12 @@ def test_a_model_that_is_not_recommended_any_more_is_named(tiny_bert: Path, tmp_
     assert frostline.open(out).sentence.count(OTHER_MODEL) == 1
     answer, _ = trained(out, **given)
     assert OTHER_MODEL not in answer.sentence and OTHER_MODEL not in (out / "report.html").read_text()
+    answer, _ = trained(out, save_model=False, threshold=0.9, **given)
+    assert answer.sentence.endswith(OTHER_OUTPUTS) and OTHER_MODEL not in answer.sentence
+    assert OTHER_OUTPUTS not in trained(out, threshold=0.9, **given)[0].sentence
+    shutil.rmtree(out / "runs")
+    assert write_report(out).sentence.startswith("There is no answer")
+    assert frostline.open(out).sentence.endswith(EARLIER_MODEL)
 
 
 def finished(out: Path) -> Answer:

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.data.files import ELSEWHERE, locked, read_record, write_json
+from frostline.data.files import ELSEWHERE, RECORD_BYTES, locked, parsed, read_file, read_record, write_json
 from frostline.data.kinds import REGRESSION
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
 from frostline.model.model_files import ESTIMATOR, RECORD
-from frostline.model.terms import opened_by
+from frostline.model.terms import OUTPUT_KEYS, opened_by
 from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_command
-from frostline.report.answer.recommended_classes import add_classes, held_out_logits
+from frostline.report.answer.recommended_classes import add_classes, held_out_logits, output_keys
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.explanations import advice, in_train, not_by_pipeline, off_scale, unbalanced
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 OTHER_MODEL = (
     "The saved model is not this one but an earlier one: the command of the sweep or search saves what is recommended."
+)
+EARLIER_MODEL = "The saved model is that of an earlier answer."
+OTHER_OUTPUTS = (
+    "The saved model has another temperature or threshold, or none: the command of the sweep or search saves these."
 )
 
 
@@ -153,8 +157,15 @@ def _write_answer(out: Path, answer: Answer) -> None:
     facts = _saved_model(out)
     first = answer.sizes[0]
     chosen = first.recommended.run if first.recommended else first.decision and first.decision.choice
-    if facts and chosen and facts.get("run") != chosen:
-        answer.sentence = first.sentence = f"{answer.sentence} {OTHER_MODEL}"
+    differs = ""
+    if not chosen:
+        differs = EARLIER_MODEL
+    elif facts.get("run") != chosen:
+        differs = OTHER_MODEL
+    elif _saved_outputs(out) != output_keys(answer):
+        differs = OTHER_OUTPUTS
+    if facts and differs:
+        answer.sentence = first.sentence = f"{answer.sentence} {differs}"
     refit = facts.get("refit")  # the folder may come from others
     rows = refit.get("rows") if isinstance(refit, dict) and facts.get("run") == chosen else None
     answer.refit_rows = rows if isinstance(rows, int) else None
@@ -170,6 +181,15 @@ def _saved_model(out: Path) -> dict[str, Any]:
             continue
         return facts if name == RECORD else {"run": PROBE if facts.get("probe") else WORDS}
     return {}
+
+
+def _saved_outputs(out: Path) -> dict[str, Any]:
+    """The temperature and the threshold of the saved model, as its config.json has them; empty for what has no such file."""
+    try:
+        config = parsed(read_file(out / "model" / "config.json", RECORD_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return {name: config[name] for name in OUTPUT_KEYS if name in config} if isinstance(config, dict) else {}
 
 
 def _next_command(

@@ -24,10 +24,10 @@ from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import ESTIMATOR, RECORD, model_written, without_progress_bar
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import OUTPUT_KEYS, TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS, opened_by
+from frostline.model.terms import OUTPUT_KEYS, opened_by
 from frostline.model.ways import way_named
 from frostline.report import formatting, names
-from frostline.report.answer.recommended_classes import output_sentences
+from frostline.report.answer.recommended_classes import output_keys, output_sentences
 from frostline.report.explanations import loading, sentence_without_command
 from frostline.statistics.answer import Answer
 from frostline.sweeps.execution.execute import prepare_hidden_states
@@ -367,19 +367,6 @@ def _rewrite(saved: SavedEstimator, sentence: str) -> None:
         base = saved.folder / BASE
         about = saved.facts.model_copy(update={"sentence": sentence})
         write_estimator(aside, about, saved.arrays, base if base.is_dir() else None)
-
-
-def output_keys(answer: Answer) -> dict[str, Any]:
-    """The keys of config.json for a temperature and a threshold: those that the sweep's settings ask for."""
-    calibration, threshold = answer.calibration, answer.threshold
-    found: dict[str, Any] = {}
-    if calibration and calibration.saved:
-        found[TEMPERATURE] = calibration.temperature
-    if threshold and threshold.by_label:
-        found[THRESHOLDS] = threshold.by_label
-    elif threshold:
-        found |= {THRESHOLD: threshold.threshold, THRESHOLD_LABEL: threshold.label}
-    return found
 
 
 def save_fitted(plan: Plan, answer: Answer, fitted: Fitted, facts: Mapping[str, Any] | None) -> None:

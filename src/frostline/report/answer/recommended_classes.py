@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import listed, quoted
-from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLDS
+from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.report import formatting
 from frostline.report.names import metric
 from frostline.statistics.answer import Answer, Calibration, Recommended, SizeAnswer, Threshold
@@ -185,6 +185,19 @@ def output_sentences(answer: Answer) -> list[str]:
 def is_saved(answer: Answer) -> bool:
     """Whether a temperature or a threshold is saved with the model."""
     return bool(answer.threshold or (answer.calibration and answer.calibration.saved))
+
+
+def output_keys(answer: Answer) -> dict[str, Any]:
+    """The keys of config.json for a temperature and a threshold: those that the sweep's settings ask for."""
+    calibration, threshold = answer.calibration, answer.threshold
+    found: dict[str, Any] = {}
+    if calibration and calibration.saved:
+        found[TEMPERATURE] = calibration.temperature
+    if threshold and threshold.by_label:
+        found[THRESHOLDS] = threshold.by_label
+    elif threshold:
+        found |= {THRESHOLD: threshold.threshold, THRESHOLD_LABEL: threshold.label}
+    return found
 
 
 def calibration_sentences(answer: Answer) -> list[str]:
