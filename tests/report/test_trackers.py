@@ -52,6 +52,8 @@ def test_every_run_and_answer_is_in_tensorboard_once(settings: Mapping[str, Any]
     assert {path: path.read_bytes() for path in shown.rglob("*") if path.is_file()} == files
     sweep(**{**given, "seeds": 3})
     assert len(list(shown.iterdir())) == 6 + 2
+    sweep(**{**given, "tune": "1", "seeds": 1, "num_train_epochs": "2,1"})  # the runs of before have other names
+    assert len(list(shown.iterdir())) == 7 + 3
     assert files.items() <= {path: path.read_bytes() for path in shown.rglob("*") if path.is_file()}.items()
 
 

@@ -129,11 +129,12 @@ def _answer(folder: Folder) -> Iterator[Tracked]:
 
 
 def _tensorboard(out: Path, found: Sequence[Tracked]) -> int:
-    """Folders in ``tensorboard/``."""
+    """Folders in ``tensorboard/``. Their names end with the begin of the key, because more training lengths rename a recipe."""
     from torch.utils.tensorboard import SummaryWriter
 
-    new = [(one, path) for one in found if not (path := out / "tensorboard" / file_name(one.name)).exists()]
-    for one, path in new:
+    new = [one for one in found if not any((out / "tensorboard").glob(f"*-{one.key[:8]}"))]
+    for one in new:
+        path = out / "tensorboard" / file_name(one.name)
         with new_folder(path, inside=out) as aside, SummaryWriter(str(aside)) as writer:
             for step, scores in enumerate(one.scores, start=1):
                 for name, value in scores.items():
