@@ -208,6 +208,8 @@ def two_precisions(bert: tuple[Any, Anatomy], tmp_path_factory: pytest.TempPathF
     for precision in ("float32", "bfloat16"):
         for rows in (range(8), range(12)):
             cache.load(tokens, rows, StateSelection((1,), head=True, pooled=(0, 2)), precision=precision)
+        again = StateSelection((2,), head=False)  # of examples that another file has
+        cache.load(tokens, range(4), again, precision=precision)
     return cache.folder
 
 

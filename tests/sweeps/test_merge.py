@@ -64,6 +64,13 @@ def test_the_merged_folder_has_all_runs_and_can_be_continued(
     assert contents(tmp_path / "c" / "runs") == contents(finished_small / "runs")
 
 
+def test_relative_paths_start_where_the_first_sweep_was_started(part: Part, tmp_path: Path) -> None:
+    a, c = part("a", [0]), tmp_path / "deeper" / "than" / "c"
+    merge([a], c)
+    starts = {Folder(out).written.origin.folder_for(out) for out in (a, c)}
+    assert len(starts) == 1
+
+
 def test_a_run_in_both_must_agree(part: Part, tmp_path: Path) -> None:
     a, b = part("a", [0, 1]), part("b", [0, 1])
     digest = change(b, lambda logits: logits * np.float32(1 + 1e-6))

@@ -55,7 +55,7 @@ def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -
 def test_the_origin_of_a_sweep_moves_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a" / "work").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "work")
-    origin = Origin.here(Path("../results/o"), ("train",))
+    origin = Origin.of(Path.cwd(), Path("../results/o"), ("train",))
     assert origin == Origin("../../work", ("train",))  # no name above the folder that both are in
     assert origin.folder_for(Path("../results/o")) == tmp_path / "a" / "work"
     assert origin.folder_for(tmp_path / "b" / "results" / "o") == tmp_path / "b" / "work"

@@ -108,13 +108,13 @@ def list_entries(folder: Path | None = None) -> list[CacheEntry]:
             files = []
         if not files:  # another process has removed the entry
             continue
-        names = {name for lengths in shards for name in lengths}
+        names = {name for own, _ in shards for name in own}
         layers = sorted({int(layer) for name in names if (layer := name.partition("-")[2]).isdecimal()})
         found.append(
             CacheEntry(
                 folder=recipe.parent,
                 recipe=_read_key(recipe),
-                rows=sum(lengths["keys"] for lengths in shards),
+                rows=len({key for _, keys in shards for key in keys}),
                 after=(*map(str, layers), *["last"] * ("head" in names)),
                 bytes=sum(file.st_size for file in files),
                 modified=max(file.st_mtime for file in files),
@@ -148,12 +148,16 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
     return removed
 
 
-def _readable_shards(recipe_folder: Path) -> list[dict[str, int]]:
-    """The lengths of the arrays of each shard, by name. Shards are not verified, and damaged ones are left out."""
+def _readable_shards(recipe_folder: Path) -> list[tuple[set[str], set[bytes]]]:
+    """The names of the arrays of each shard, and the keys of its examples, which other shards may have with other cuts.
+
+    Shards are not verified, and damaged ones are left out.
+    """
     shards = []
     for file in recipe_folder.glob("*.safetensors"):
         with suppress(*UNREADABLE), safe_open(file, "np") as opened:
-            lengths = {name: opened.get_slice(name).get_shape()[0] for name in opened.keys()}  # noqa: SIM118 -- it is no dictionary
-            if lengths.keys() >= ALWAYS and lengths["keys"]:
-                shards.append(lengths)
+            if (names := set(opened.keys())) >= ALWAYS and (
+                keys := {row.tobytes() for row in opened.get_tensor("keys")}
+            ):
+                shards.append((names, keys))
     return shards

@@ -32,11 +32,10 @@ class Origin:
     in_memory: tuple[str, ...] = ()  # the splits that were given in Python, not as files
 
     @classmethod
-    def here(cls, out: Path, in_memory: tuple[str, ...]) -> Self:
-        """The origin of a sweep in ``out`` that is started in the working folder."""
-        here = Path.cwd()
-        same_drive = here.drive == out.absolute().drive  # on Windows, there is no way from one drive to another
-        return cls(os.path.relpath(here, out.resolve()) if same_drive else str(here), in_memory)
+    def of(cls, start: Path, out: Path, in_memory: tuple[str, ...]) -> Self:
+        """The origin of a sweep in ``out`` that is started in the folder ``start``."""
+        same_drive = start.drive == out.absolute().drive  # on Windows, there is no way from one drive to another
+        return cls(os.path.relpath(start, out.resolve()) if same_drive else str(start), in_memory)
 
     def folder_for(self, out: Path) -> Path:
         """The folder from which relative paths start, for the sweep in ``out``."""

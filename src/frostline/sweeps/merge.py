@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
 
 from frostline import FrostlineError
 from frostline.data.files import ARRAY_BYTES, make_folder, new_folder, read_inside, replace_file
+from frostline.sweeps.grid import Origin
 from frostline.sweeps.join import difference
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.store import Store, disagreement
 from frostline.sweeps.settings import OutputSettings
-from frostline.sweeps.toml import NOT_SETTINGS
+from frostline.sweeps.toml import TRUST
 from frostline.training.run import Run
 
 FILES = ("data.json", "*.parquet")  # what belongs to all runs; tables that are made from the results are left out
@@ -50,10 +52,11 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
             # each from the first folder that has it
             for source in {path.name: path for path in reversed(found) if path.name not in MADE}.values():
                 replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
-            rows, written = sweeps[0].identity.train_rows, sweeps[0].store.read_spec()
-            assert written is not None
+            first, rows = sweeps[0], sweeps[0].identity.train_rows
             spec = reduce(lambda one, other: one.extended(other, rows), (sweep.spec for sweep in sweeps))
-            tables = {name: written[name] for name in NOT_SETTINGS if name in written}
+            start, in_memory = first.written.origin.folder_for(first.out), first.written.origin.in_memory
+            origin = Origin.of(start, out, in_memory)  # as seen from the new folder
+            tables = {"identity": asdict(first.identity), "origin": asdict(origin), TRUST: first.written.own_code}
             merged.write_spec({**spec.model_dump(mode="json"), "out": str(out), **tables})
     except FileExistsError as error:
         raise FrostlineError(

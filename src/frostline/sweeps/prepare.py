@@ -109,7 +109,7 @@ def prepare(
     trained = None if spec.refit else rows_trained(runs, data)
     encoded = encode_splits(spec, data, max_length, pretrained, trained=trained)
     experiment = make_experiment(spec, pretrained, machine, data, encoded, identity.metric)
-    origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
+    origin = Origin.of(Path.cwd(), store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
     unweighted = probes or any(not run.way.in_loop or run.way.order == "head-first" for run in runs)
     plan = Plan(
