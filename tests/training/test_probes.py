@@ -11,6 +11,7 @@ import torch
 from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
@@ -165,6 +166,27 @@ def test_every_row_twice_gives_the_probes_of_every_row_once(base: Path, of_tags:
     once, twice = (frostline.probe(train=pd.concat([train] * n), **given).report.probes for n in (1, 2))
     assert [probe.penalty for probe in twice] == [probe.penalty for probe in once]
     assert [probe.held_out for probe in twice] == pytest.approx([probe.held_out for probe in once], abs=1e-9)
+
+
+def test_the_words_of_a_sentence_are_held_out_together(base: Path) -> None:
+    """Words of one sentence resemble each other, so the other ones would give away what is random in its tags."""
+    random = np.random.default_rng(0)
+    train = TRAIN.assign(ner_tags=[[random.choice(["one", "two"])] * len(words) for words in TRAIN["tokens"]])
+    given = {
+        "train": train,
+        "validation": VALIDATION.assign(ner_tags=[["one"] * len(one) for one in VALIDATION["tokens"]]),
+    }
+    report = frostline.probe(model=base, max_length=MAX_LENGTH, max_truncated=1.0, **given, **EXACT).report
+    states = list(first_tokens(base, train["tokens"].tolist()))
+    tags = [tags[0] for tags, (kept, _) in zip(train["ner_tags"], states, strict=True) for _ in kept]
+    groups = [" ".join(words) for words, (kept, _) in zip(train["tokens"], states, strict=True) for _ in kept]
+    for probe in report.probes:
+        x = StandardScaler().fit_transform(
+            np.concatenate([np.concatenate(of[[*probe.layers]], -1) for _, of in states])
+        )
+        one = RidgeClassifier(probe.penalty * len(x))
+        left = cross_val_predict(one, x, tags, groups=groups, cv=LeaveOneGroupOut())
+        assert np.mean(left == np.array(tags)) == pytest.approx(probe.held_out, abs=1e-12)
 
 
 def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,11 +97,9 @@ class ProbeExamples:
 
     @property
     def together(self) -> NDArray[np.int64]:
-        """A number for each text or word, ``[U]``: the same for texts that belong together, and for one word of such texts."""
+        """A number for each text or word, ``[U]``: the same for texts that belong together, and for all of their words."""
         texts = self.split.clusters
-        return (
-            texts if self.words is None else texts[self.words.example] * self.split.targets.shape[1] + self.words.word
-        )
+        return texts if self.words is None else texts[self.words.example]
 
     def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values ``[U, C]`` as the predictions of rows: ``[n, C]``, or ``[n, W, C]`` with NaN where there is no word."""
