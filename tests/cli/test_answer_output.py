@@ -149,8 +149,10 @@ def test_a_model_that_computes_no_layer_has_no_factor_of_zero(
     cheap = replace(
         best, model="one", folder="one", layers=1, below=None, low=None, high=None, value=0.8, inference_operations=0.0
     )
-    found = answer_over_models([best, cheap], {"two": answer, "one": answer}, price=0.02, price_inference=0.0)
+    models = [best, replace(cheap, enough=130.0)]
+    found = answer_over_models(models, {"two": answer, "one": answer}, price=0.02, price_inference=0.0)
     assert "and computes no layer for a prediction." in found.sentence and "0.0×" not in found.sentence
+    assert found.sentence.endswith("The budget ended before the next runs of one: `--budget 3min` allows them.")
     print_models(found, tmp_path)
     shown = capsys.readouterr().out
     assert "1.2e+08" in shown and "0.0e+00" not in shown and shown.count("none") == 1

@@ -117,6 +117,8 @@ def test_all_models_share_one_budget() -> None:
         found = searched((moved(0), 0.74), (moved(0.5), 0.74), (moved(1), 0.74), budget=budget)
         longest = max(found[0].search.seen.run_seconds(one) for one in found[0].search.seen.space.recipes)
         assert sum(one.search.seen.spent for one in found) <= budget + longest
+        enough = [one.stop.enough for one in found if one.stop and one.stop.enough is not None]
+        assert bool(enough) == (budget == 60) and all(one > budget for one in enough)
 
 
 def test_one_model_alone_takes_the_steps_of_its_own_search() -> None:

@@ -257,7 +257,7 @@ class SearchOverModels:
                 if net > NEGLIGIBLE and seconds > seen.seconds_left:
                     left = duration(max(0.0, seen.seconds_left))
                     why = f"The budget ended before its next runs: they take about {duration(seconds)}, and {left} are left."
-                    one.stop = Stop(why, no_reference=True)
+                    one.stop = Stop(why, no_reference=True, enough=seconds + seen.budget_for(()))
                     continue
                 why += f" Its next runs would gain {100 * gain:.2f} points on average, less than their time is worth."
             if net > NEGLIGIBLE or one is leader:
@@ -411,6 +411,7 @@ def _described(one: Contender, value: float | None, best: Contender | None) -> M
         runs=answer.runs.done + answer.runs.failed if answer else 0,
         seconds=one.search.seen.spent,
         why=one.stop.why if one.stop else "",
+        enough=one.stop.enough if one.stop else None,
     )
 
 

@@ -490,6 +490,7 @@ class ModelAnswer:
         inference_operations: Operations of predicting one text of the validation table, on average.
         runs: How many runs were trained, in so many ``seconds``.
         why: Why no more runs were trained.
+        enough: The seconds of a budget that allows the next ones; None if the budget did not end its search.
     """
 
     model: str
@@ -510,6 +511,7 @@ class ModelAnswer:
     runs: int
     seconds: float
     why: str
+    enough: float | None = None
 
 
 @dataclass(kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from frostline.data.wording import duration_at_least
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
 from frostline.statistics.answer import Answer, ModelAnswer, ModelsAnswer
@@ -74,6 +75,9 @@ def _sentence(
         parts.append(f"{one.model} was left out: {one.why[:1].lower()}{one.why[1:]}")
     elif left_out:
         parts.append(f"{', '.join(one.model for one in left_out[:-1])} and {left_out[-1].model} were left out.")
+    if ended := {one.model: one.enough for one in models if one.enough is not None}:
+        budget = f"`--budget {duration_at_least(max(ended.values()))}`"
+        parts.append(f"The budget ended before the next runs of {' and '.join(ended)}: {budget} allows them.")
     return " ".join(parts)
 
 
