@@ -193,9 +193,8 @@ def _print_damage(folder: Path) -> None:
 
 
 def _counts_line(folder: Path, counts: Mapping[str, int]) -> str:
-    words = {
-        "failed": "ended in an error"
-    }  # a run that is done may have failed, too: it diverged, or predicts a constant
+    # a run that is done may have failed, too: it diverged, or predicts a constant
+    words = {"failed": "ended in an error"}
     return f"{folder}: " + ", ".join(f"{count} {words.get(state, state)}" for state, count in counts.items())
 
 
