@@ -1,6 +1,7 @@
 """A search over several models: which of them takes the next step, on synthetic scores, and the whole on tiny models."""
 
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -87,11 +88,13 @@ def test_the_better_model_wins_although_its_probe_is_a_little_worse() -> None:
 
 def test_a_model_that_falls_behind_at_the_same_k_is_left_out_before_its_reference() -> None:
     """Full fine-tuning is the dearest run of all."""
-    _, second = searched((moved(0), 0.74), (moved(-8), 0.74))
+    first, second = searched((moved(0), 0.74), (moved(-8), 0.74))
     ran = Counter(one.recipe.k for one in second.search.seen.known)
     assert ran[0] and ran[2] and not ran[None] and second.stop is not None
     assert "It scores 0.680 where model 0, with as many of its layers, should score" in second.stop.why
     assert second.value == pytest.approx(0.68 - 0.02 * 2 / 6)  # a third of the layers has its price
+    third_of_layers, rows = 0.04 - 0.02 / 3, 0.06 / 3.92
+    assert second.behind(first)[1] == pytest.approx(math.hypot(third_of_layers, rows))
 
 
 def test_near_the_highest_score_another_model_is_not_worth_its_time() -> None:
@@ -113,7 +116,7 @@ def test_dear_predictions_count_against_a_model() -> None:
 
 
 def test_all_models_share_one_budget() -> None:
-    for budget in (60.0, 150.0):
+    for budget in (60.0, 250.0):
         found = searched((moved(0), 0.74), (moved(0.5), 0.74), (moved(1), 0.74), budget=budget)
         longest = max(found[0].search.seen.run_seconds(one) for one in found[0].search.seen.space.recipes)
         assert sum(one.search.seen.spent for one in found) <= budget + longest

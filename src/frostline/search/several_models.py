@@ -44,7 +44,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.tensor_files import BestWeights
 
-# standard deviations of the best value of a model around what is expected of it, before its first runs and after them
+# standard deviations of the best value of a model around what is expected of it, at its probes and at a run of all layers
 AT_PROBES, AT_RUNS = 0.04, 0.02
 LEAST = 0.0005  # the expected gain below which a model gets no first run, however short, in score
 LOOK = 0.05  # the share of the budget up to which first runs that are worth their time come before any other step
@@ -127,20 +127,27 @@ class Contender:
         return max(scored)[::-1] if scored else None
 
     def behind(self, leader: "Contender") -> tuple[float, float, str]:
-        """What its best value is expected to be below that of the leader, with its standard deviation, and the reason."""
+        """What its best value is expected to be below that of the leader, with its standard deviation, and the reason.
+
+        The more layers its best run tunes, the more it tells. The standard deviation also has the error that the validation
+        rows cause, as it is for the probes.
+        """
         dearer = self.price * (self.inference - leader.inference)
         if (surrogate := leader.search.seen.surrogate()) is not None:
             dearer += (self.search.seen.rule.price - surrogate.rule.price) * surrogate.best.cost
+        probes = [found for one in (self, leader) if (found := one.search.alternatives.probes) is not None]
+        errors = [(one.high - one.low) / 3.92 for one in probes if one.high is not None and one.low is not None]
+        of_rows = max(errors, default=0.0)
         if (run := self.best_run()) and (theirs := leader.expected(run[0])) is not None:
             why = f"It scores {score(run[1])} where {leader.name}, with as many of its layers, should score {score(theirs)}."
-            return theirs - run[1] + dearer, AT_RUNS, why
-        ours, other = (one.search.alternatives.probes for one in (self, leader))
-        if ours is None or other is None or ours.best.validation is None or other.best.validation is None:
+            spread = AT_PROBES + run[0] * (AT_RUNS - AT_PROBES)
+            return theirs - run[1] + dearer, math.hypot(spread, of_rows), why
+        scores = [one.best.validation for one in probes if one.best.validation is not None]
+        if len(scores) < 2:
             return dearer, AT_PROBES, ""
-        errors = [(one.high - one.low) / 3.92 for one in (ours, other) if one.high is not None and one.low is not None]
-        probe, theirs = ours.best.validation, other.best.validation
+        probe, theirs = scores
         why = f"Its best linear probe scores {score(probe)}, that of {leader.name} {score(theirs)}."
-        return theirs - probe + dearer, math.hypot(AT_PROBES, max(errors, default=0.0)), why
+        return theirs - probe + dearer, math.hypot(AT_PROBES, of_rows), why
 
 
 @dataclass
