@@ -150,16 +150,6 @@ def failures(runs: Sequence[RunResult]) -> Failures:
     )
 
 
-def total(some: Iterable[Failures]) -> Failures:
-    """The failures of several groups of runs together."""
-    parts = list(some)
-    names = (*(name.replace(" ", "_") for name in FAILURES), "failed", UNDEFINED, "runs")
-    counts = {name: sum(getattr(part, name) for part in parts) for name in names}
-    known = [part.not_above_baseline for part in parts if part.not_above_baseline is not None]
-    interval = failure_interval(counts["failed"], counts["runs"]) if counts["runs"] else None
-    return Failures(**counts, interval=interval, not_above_baseline=sum(known) if known else None)
-
-
 def outcomes_at_each_size(
     runs: Sequence[RunResult], curves: Sequence[SizeAnswer], chance: float | None
 ) -> list[RunResult]:

@@ -40,7 +40,7 @@ from frostline.report.tables.sweep_tables import (
 )
 from frostline.report.tables.table import ReportTable
 from frostline.statistics.answer import Answer
-from frostline.statistics.cells import outcomes_at_each_size, total
+from frostline.statistics.cells import done, failures, outcomes_at_each_size
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.search_record import SearchRecord
@@ -84,7 +84,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
         loading=loading(answer, out / "model"),
         refit=refit_sentence(answer),
         trouble=trouble(answer),
-        failed_runs=total(rate.failures for rate in answer.rates),
+        failed_runs=failures(done(runs)),
         errors=errors,
         classes={
             "calibration": calibration_sentences(answer),
