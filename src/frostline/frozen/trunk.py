@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 import transformers
-import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -40,6 +39,7 @@ from frostline.model.classifier import Classifier, load_classifier, prepared
 from frostline.model.loading import load_tokenizer, read_config, without_load_settings
 from frostline.model.model_files import BUNDLE, TASK_NAME, quiet_loading
 from frostline.model.terms import EMBEDDINGS, OUTPUT_KEYS, layer_number
+from frostline.model.weights import digest_of
 
 OF_TASK = (
     "id2label",
@@ -63,13 +63,13 @@ class Contents:
     """
 
     facts: Mapping[str, Any]
-    lower: tuple[Mapping[str, bytes], ...]
+    lower: tuple[Mapping[str, str], ...]
 
     @classmethod
     def of(cls, classifier: Classifier, anatomy: Anatomy) -> "Contents":
         """The contents of a classifier with these layers."""
         model, tokenizer = classifier.model, classifier.tokenizer
-        parts: list[dict[str, bytes]] = [{} for _ in range(anatomy.count + 1)]
+        parts: list[dict[str, str]] = [{} for _ in range(anatomy.count + 1)]
         for name, tensor, part in lower_tensors(model, anatomy):
             if name not in anatomy.idle:
                 parts[part][name] = _digest(tensor)
@@ -170,11 +170,9 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _digest(tensor: Tensor) -> bytes:
+def _digest(tensor: Tensor) -> str:
     """A digest of type, shape and bits of a tensor."""
-    digest = xxhash.xxh3_128(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.digest()
+    return f"{tensor.dtype} {tuple(tensor.shape)} {digest_of(tensor)}"
 
 
 FORMAT = 1
