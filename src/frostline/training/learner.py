@@ -58,6 +58,13 @@ class TrainingRecord:
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
 
+    def judge(self, problem: Problem, logits: NDArray[np.float32], validation_rows: Rows) -> None:
+        """Set the outcome by the logits of the best evaluation."""
+        if not problem.is_finite(logits, validation_rows):
+            self.outcome, self.reason = "diverged", "its logits of the validation rows are not finite"
+        elif problem.is_degenerate(logits, validation_rows):
+            self.outcome, self.reason = "degenerate", "it predicts the same for every validation row"
+
     def state(self) -> State:
         """This course, for :meth:`from_state`."""
         return {**vars(self), "evaluations": [dict(vars(one)) for one in self.evaluations]}
@@ -200,11 +207,7 @@ class Learner:
         """After the last step, score training rows and check the logits of the best evaluation."""
         record = self.record
         record.train_last = problem.scores(logits, rows)
-        best = record.evaluations[record.best].logits
-        if problem.is_degenerate(best, validation_rows):
-            record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-        if not problem.is_finite(best, validation_rows):
-            self.diverge("its logits of the validation rows are not finite")
+        record.judge(problem, record.evaluations[record.best].logits, validation_rows)
 
     def improved_within(self, evaluations: int) -> bool:
         """Whether the best evaluation is one of the last ``evaluations``; one of them must be the best to be saved."""

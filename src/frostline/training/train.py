@@ -376,16 +376,13 @@ def fit_run(spec: Run, experiment: Experiment, estimator: Estimator) -> Result:
         trained = perf_counter()
         logits = fitted.logits(rows, "validation")
         record, scored = TrainingRecord(steps=fitted.steps), dict[str, NDArray[np.float32]]()
-        if problem.is_finite(logits, rows):
+        record.judge(problem, logits, rows)
+        if record.outcome != "diverged":
             some = train_rows(experiment, spec)[: spec.train_score_rows]
             record.train_last = problem.scores(fitted.logits(some, "train"), some)
             record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
-            if problem.is_degenerate(logits, rows):
-                record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
             others = {split: of for split, of in experiment.splits.items() if split not in ("train", "validation")}
             scored = {split: fitted.logits(of, split) for split, of in others.items()}
-        else:
-            record.outcome, record.reason = "diverged", "its logits of the validation rows are not finite"
     ended = perf_counter()
     record.train_seconds, record.evaluation_seconds = trained - begun, ended - trained
     anatomy = experiment.pretrained.anatomy
