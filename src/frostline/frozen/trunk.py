@@ -22,7 +22,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
