@@ -100,7 +100,7 @@ def off_scale(split: Labelled, numbers: NDArray[Any], *, standardized: bool) -> 
     """A sentence if the predicted ``numbers``, ``[rows, 1]``, miss the scale of the labels; else empty.
 
     A correlation does not see it: a model that was trained for few steps has not reached it yet. ``standardized``: whether the
-    head has learned standardized numbers.
+    head has learned numbers of one scale.
     """
     rows = np.flatnonzero(scored_rows(numbers))
     found, pearson = (replace(split, metric=name).score(numbers, rows) for name in ("r2", "pearson"))

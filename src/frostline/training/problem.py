@@ -25,10 +25,10 @@ from frostline.statistics.metrics import is_constant, score
 
 @dataclass(frozen=True)
 class Unit:
-    """What the head of a regression learns: ``(number - centre) / scale``, with mean about 0 and standard deviation about 1.
+    """What the head of a regression learns: ``(number - centre) / scale``, with mean about 2.5 and standard deviation about 1.5.
 
-    The scale is a power of 2, so it changes no digit of a weight, and the centre is a multiple of a quarter of it. Both are of
-    all training rows of a sweep, also with folds. They are so coarse that they tell a run next to nothing of the other rows.
+    The scale is a power of 2, so it changes no digit of a weight, and the centre is a multiple of it. Both are of all training
+    rows of a sweep, also with folds. They are so coarse that they tell a run next to nothing of the other rows.
     """
 
     centre: float = 0.0
@@ -40,13 +40,14 @@ class Unit:
         mean, spread = float(np.mean(numbers)), float(np.std(numbers))
         if not 0 < spread < math.inf:
             return cls()
-        scale = 2.0 ** round(math.log2(spread))
-        return cls(round(4 * mean / scale) * scale / 4, scale)
+        scale = 2.0 ** round(math.log2(spread / SPREAD))
+        return cls(round(mean / scale - MEAN) * scale, scale)
 
     @property
     def without_centre(self) -> "Unit":
-        """For a head that has no bias: centre 0, and the scale of the largest numbers."""
-        return Unit(0.0, 2.0 ** round(math.log2(math.hypot(self.centre, self.scale))))
+        """For a head that has no bias: centre 0, and the scale at which the largest numbers are as large."""
+        size = math.hypot(self.centre + MEAN * self.scale, SPREAD * self.scale) / math.hypot(MEAN, SPREAD)
+        return Unit(0.0, 2.0 ** round(math.log2(size)))
 
     def number(self, logits: Tensor) -> Tensor:
         """The numbers that logits of the head stand for, in float32."""
@@ -54,6 +55,7 @@ class Unit:
 
 
 NUMBERS = Unit()  # of the table
+MEAN, SPREAD = 2.5, 1.5  # of the numbers that a head learns, as of STS-B; those near 0 are learned slower (docs/log.md)
 READ_TOGETHER = 32  # batches whose logits are read from a device at once
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 

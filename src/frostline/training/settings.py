@@ -130,7 +130,7 @@ class TrainingSettings(Strict):
     )
     standardize_targets: bool = Field(
         True,
-        description="regression: the head learns standardized numbers; the saved model predicts those of the table",
+        description="regression: the head learns numbers of one scale; the saved model predicts those of the table",
     )
     label_all_tokens: bool = Field(
         False, description="tags of words: train on all tokens of a word, not the first one only"
