@@ -24,6 +24,9 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     (tmp_path / "latin.csv").write_bytes((tmp_path / "t.csv").read_bytes() + latin)
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "thesis.tex").write_text("not a sweep")
+    for name in ("sweep.toml", "model/frostline.json"):
+        (tmp_path / "old" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "old" / name).touch()
     shutil.copytree(tiny_bert, tmp_path / "torn")
     (tmp_path / "torn" / "model.safetensors").write_bytes(b"\0" * 64)
     return tmp_path
@@ -41,4 +44,6 @@ def desk(tmp_path: Path, tiny_bert: Path) -> Path:
     (tmp_path / "two.csv").write_text("k,seed,acc,f1\n0,0,0.5,0.5\n")
     write_sst2(tmp_path / "sst2", train=60, dev=40)
     (tmp_path / "m").symlink_to(tiny_bert)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "sweep.toml").touch()
     return tmp_path

@@ -35,6 +35,10 @@ BAD = [
     ("--train t.csv --max-length 4", "Raise --max-length, or allow truncation with --max-truncated"),
     ("--train t.csv --max-length 600", "give a number from 3 to 32"),
     ("--train t.csv --out kept", "kept exists and holds no sweep"),
+    *(
+        (f"--train t.csv --out old/{one}/x", f"old/{one}, whose files frostline replaces or moves")
+        for one in ("runs", "model")
+    ),
     ("--train t.csv --out t.csv", "t.csv is a file, or in a file: give a folder instead"),
     ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
     ("--train t.csv --validation none", "k is chosen on validation"),

@@ -267,13 +267,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, number: int, k
     [
         (
             errno.ENOSPC,
-            "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower cache_limit, "
-            "and run the same command again. Finished runs remain.",
+            "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower --cache-limit of a "
+            "sweep or search, and run the same command again. Finished runs remain.",
             "free disk space (`frostline cache rm`), or set HF_ASSETS_CACHE to another folder.",
         ),
         (
             errno.EACCES,
-            "set HF_ASSETS_CACHE to a folder that can be written, or cache nothing (cache_limit = 0).",
+            "set HF_ASSETS_CACHE to a folder that can be written, or cache nothing in a sweep or search (--cache-limit 0).",
             "set HF_ASSETS_CACHE to a folder that can be written.",
         ),
     ],

@@ -254,6 +254,7 @@ def test_probes_of_two_models_differ_by_their_rows_before_any_run() -> None:
         (("{bert}", "{other}"), ("--target", "0.9"), "--target is about one model"),
         (("{bert}", "{other}"), ("--processes", "2"), "by one process"),
         (("{bert}", "{other}"), ("--out", "{used}"), "holds the runs of one model"),
+        (("{bert}", "{other}"), ("--out", "{mine}"), "has other files, which could be replaced ('model')"),
         (("{bert}",), ("--price-inference", "1"), "is for several models or depths"),
     ],
 )
@@ -266,9 +267,10 @@ def test_wrong_calls_with_several_models_are_one_sentence(
     more: tuple[str, ...],
     said: str,
 ) -> None:
-    places = {"bert": tiny_bert, "copy": tmp_path / "copy", "other": tmp_path / "other", "used": tmp_path / "used"}
+    places = {"bert": tiny_bert, **{name: tmp_path / name for name in ("copy", "other", "used", "mine")}}
     shutil.copytree(tiny_bert, places["copy"])
     tiny_bert_folder(places["other"], layers=2)
+    shutil.copytree(tiny_bert, places["mine"] / "model")
     places["used"].mkdir()
     (places["used"] / "sweep.toml").touch()
     names = ",".join(models).format(**places)

@@ -71,6 +71,7 @@ def analyze(
     """
     from frostline.data.files import make_folder
     from frostline.report.answer.run_groups import load_groups
+    from frostline.statistics.answer import is_of_models
 
     protocol = None
     if as_published is not None:
@@ -104,6 +105,8 @@ def analyze(
     _require_tasks("--chance", chances, tasks)
     _require_tasks("--metric", filter(None, metrics), tasks)
     out = out.expanduser()
+    if (out / "sweep.toml").is_file() or is_of_models(out):
+        raise FrostlineError(f"{out} holds a sweep or search, whose report would be replaced: choose another --out.")
     make_folder(out, inside=out)
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.pages.analysis_page import write_analysis

@@ -204,7 +204,9 @@ def _readable_shards(recipe_folder: Path, selection: StateSelection) -> list[Sha
 
 SHARD_ROWS = 16384  # examples in one shard, at most
 RESERVED_BYTES = 1 << 30  # disk space that the cache leaves free
-ELSEWHERE = "set HF_ASSETS_CACHE to a folder on another file system, or cache nothing (cache_limit = 0)"
+ELSEWHERE = (
+    "set HF_ASSETS_CACHE to a folder on another file system, or cache nothing in a sweep or search (--cache-limit 0)"
+)
 
 
 def load_or_compute(
@@ -287,11 +289,11 @@ def _disk_errors(folder: Path, *, cached: bool) -> Iterator[None]:
             raise
         if cause.errno in NOT_ALLOWED:
             advice = "set HF_ASSETS_CACHE to a folder that can be written"
-            advice += ", or cache nothing (cache_limit = 0)" if cached else ""
+            advice += ", or cache nothing in a sweep or search (--cache-limit 0)" if cached else ""
         elif cached:
             advice = (
-                "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower cache_limit, "
-                "and run the same command again. Finished runs remain"
+                "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower --cache-limit of "
+                "a sweep or search, and run the same command again. Finished runs remain"
             )
         else:
             advice = "free disk space (`frostline cache rm`), or set HF_ASSETS_CACHE to another folder"

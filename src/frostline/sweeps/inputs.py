@@ -16,14 +16,15 @@ from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.data.wording import comma_joined, comma_separated, did_you_mean, model_name, quoted
-from frostline.model.model_files import layers_in_config, local_folder, model_folder
+from frostline.data.wording import comma_joined, comma_separated, did_you_mean, listed, model_name, quoted
+from frostline.model.model_files import RECORD, layers_in_config, local_folder, model_folder
+from frostline.statistics.answer import is_of_models
 from frostline.statistics.metrics import DEFAULT, check_metric
 from frostline.statistics.recipe import AUTO
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Identity, Written, read_sweep
 from frostline.sweeps.join import join_existing
-from frostline.sweeps.results.store import Store, is_before_first_run
+from frostline.sweeps.results.store import Store, is_before_first_run, owner_of
 from frostline.sweeps.settings import TRACKERS, Settings, models_of, require_reference
 
 ALL_LAYERS = "all"  # a value of ``depth`` of a search
@@ -56,7 +57,7 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
     Several have folders of their own in ``out``, one alone has ``out`` itself.
 
     Raises:
-        FrostlineError: One is named twice, a depth is impossible, or ``out`` holds the runs of one model and there are several.
+        FrostlineError: One is named twice, a depth is impossible, or there are several and ``out`` holds something else.
     """
     out, depth = Path(values.get("out", "")).expanduser(), values.get("depth")
     wanted = comma_separated(depth) if isinstance(depth, str) else depth if isinstance(depth, list | tuple) else [depth]
@@ -72,10 +73,27 @@ def models_to_search(values: Mapping[str, Any]) -> list[OneModel]:
         return [OneModel(model, depth, out) for model, depth in found]
     if (out / "sweep.toml").exists():
         raise FrostlineError(f"{out} holds the runs of one model: give another --out for several.")
+    if others := _files_of_others(out):
+        raise FrostlineError(
+            f"{out} exists and has other files, which could be replaced ({listed(others, 3)}): choose another --out, or an empty "
+            "folder."
+        )
     names = [file_name(model_name(model)) + (f"-{depth}-layers" if depth else "") for model, depth in found]
     if len({*names}) < len(names) or TAKEN & {*names}:
         names = [f"{n}-{name}" for n, name in enumerate(names, start=1)]
     return [OneModel(model, depth, out / name) for (model, depth), name in zip(found, names, strict=True)]
+
+
+def _files_of_others(out: Path) -> list[str]:
+    """What is in a folder that no search or sweep over several models has written. Before the page, there are models only."""
+    if not out.is_dir() or is_of_models(out) or (out / "analysis.json").is_file():
+        return []
+
+    def is_own(one: Path) -> bool:
+        saved = one.name == "model" and (one / RECORD).is_file()
+        return saved or one.name.startswith(".") or (one / "sweep.toml").is_file() or is_before_first_run(one)
+
+    return sorted(one.name for one in out.iterdir() if not is_own(one))
 
 
 def require_comparable(
@@ -208,6 +226,8 @@ def notes_on_metric(spec: Settings, identity: Identity) -> list[str]:
 def existing(store: Store) -> Written | None:
     """What sweep.toml holds; None if the folder holds no run yet. Refuses other folders."""
     older, out = read_sweep(store), store.out
+    if (owner := owner_of(out)) is not None:
+        raise FrostlineError(f"{out} is in {owner}, whose files frostline replaces or moves: choose another --out.")
     if older is not None:
         return older
     if out.exists() and not is_before_first_run(out):
