@@ -77,7 +77,7 @@ def truth(drawn: Draw, rows: int, answer: Answer) -> list[float]:
 
 def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
     """A row for each draw: the truth and the delivered score of each model, those of the search over all, and times."""
-    body, right, ratios = [], 0, []
+    body, right, ratios, losses = [], 0, [], []
     for cell in dict.fromkeys((one["task"], one["rows"], one["draw"]) for one in found):
         of = {one["search"]: one for one in found if (one["task"], one["rows"], one["draw"]) == cell}
         if TOGETHER not in of or any(name not in of for name in names):
@@ -87,6 +87,7 @@ def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
         ratio = together["training_seconds"] / of[best]["training_seconds"]
         right += together["named"] == best
         ratios.append(ratio)
+        losses.append(of[best]["score"] - together["score"])
         random = next(one for one in together["models"] if one["model"] not in names)
         body.append(
             [
@@ -98,13 +99,15 @@ def table_of(found: Sequence[Facts], names: Sequence[str]) -> Facts:
                 str(random["runs"]),
             ]
         )
-    empty = [""] * (2 * len(names) + 3)
-    body.append(["all", *empty, f"{right} of {len(body)} right", f"{np.mean(ratios):.2f}", ""])
+    empty = [""] * (2 * len(names) + 2)
+    below = f"{100 * np.mean(losses):.1f} below"
+    body.append(["all", *empty, below, f"{right} of {len(body)} right", f"{np.mean(ratios):.2f}", ""])
     truths, delivered = ([f"{name}{what}" for name in names] for what in (", truth", " delivers"))
     header = ["task", "rows", "draw", *truths, *delivered, "together", "named", "times its time alone"]
     return {
         "caption": "Points on unseen rows. Truth: the mean of five seeds (± standard error); a model that trains no layer "
-        "has one. The time is that of training, over the better model alone.",
+        "has one. Below: what the search over all delivers loses on average against what the better model delivers alone. "
+        "The time is that of training, over the better model alone.",
         "header": [*header, "runs of random weights"],
         "rows": body,
     }
