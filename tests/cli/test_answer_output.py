@@ -156,5 +156,8 @@ def test_a_model_that_computes_no_layer_has_no_factor_of_zero(
     print_models(found, tmp_path)
     shown = capsys.readouterr().out
     assert "1.2e+08" in shown and "0.0e+00" not in shown and shown.count("none") == 1
+    (tmp_path / "model").mkdir()  # before, there is none to be named
+    print_models(found, tmp_path)
+    assert str(tmp_path / "model") not in shown and str(tmp_path / "model") in capsys.readouterr().out
     records = models_table(found).entries()
     assert [entries[1].small[0] for _, entries in records] == ["of 2 layers", "of 1 layer"]

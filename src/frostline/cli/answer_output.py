@@ -205,7 +205,7 @@ def print_models(answer: "ModelsAnswer", out: Path) -> None:
         "",
     ]
     lines.append(f"{'Report':<13}{out / 'report.html'}")
-    if (best := answer.model(answer.recommended)) is not None:
+    if (best := answer.model(answer.recommended)) is not None and (out / "model").is_dir():
         doubt = f" (not shown to be above the {baseline(answer.metric)})" if best.above_baseline is False else ""
         lines.append(f"{'Model':<13}{out / 'model'}{doubt}")
     for line in lines:
