@@ -295,6 +295,8 @@ def test_a_grid_has_a_folder_for_each_model(frostline: Any, tiny_bert: Path, tin
     assert models == {tiny_bert.name, "other"} and (tmp_path / "o" / "report.html").exists()
     plan = frostline("sweep", "--model", f"{tiny_bert},{other}", *grid, "--plan")
     assert plan.code == 0 and f"{tiny_bert.name}:\n" in plan.out and "other:\n" in plan.out
+    search = frostline("find", "--model", f"{tiny_bert},{other}", *grid[:2], "--plan", "--out", tmp_path / "s")
+    assert search.code == 0 and "All models share one budget." in search.out
     status = frostline("status", tmp_path / "o")
     assert status.code == 0 and status.out.count(": 4 done, 0 ended in an error, 0 pending") == 2
     report = frostline("report", tmp_path / "o").out.splitlines()

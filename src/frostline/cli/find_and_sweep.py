@@ -266,6 +266,8 @@ def find(
             if len(models) > 1:
                 print(f"{one.out.name}:")
             print_search_plan(find.plan(processes=processes, **{**settings, **one.settings}))
+        if len(models) > 1:
+            print("\nAll models share one budget. By default it is that of the best one.")
     elif len(models) > 1:
         who.search(processes, price_inference=price_inference, **settings)
     else:
