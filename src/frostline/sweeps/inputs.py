@@ -24,10 +24,11 @@ from frostline.statistics.recipe import AUTO
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Identity, Written, read_sweep
 from frostline.sweeps.join import join_existing
-from frostline.sweeps.results.store import Store, is_before_first_run, owner_of
+from frostline.sweeps.results.store import DAMAGED, RETRIED, Store, is_before_first_run
 from frostline.sweeps.settings import TRACKERS, Settings, models_of, require_reference
 
 ALL_LAYERS = "all"  # a value of ``depth`` of a search
+PARTS = ("runs", "leases", "checkpoints", "weights", DAMAGED, RETRIED)  # folders in that of a sweep
 TAKEN = {"model", "figures", "tables"}  # folders of a search over several models
 
 
@@ -223,10 +224,18 @@ def notes_on_metric(spec: Settings, identity: Identity) -> list[str]:
     ]
 
 
+def _owner_of(folder: Path) -> Path | None:
+    """The folder above this one that is a part of a sweep's folder, or a saved model, which is replaced as a whole; else None."""
+    for one in folder.absolute().parents:
+        if (one / RECORD).is_file() or (one.name in PARTS and (one.parent / "sweep.toml").is_file()):
+            return one
+    return None
+
+
 def existing(store: Store) -> Written | None:
     """What sweep.toml holds; None if the folder holds no run yet. Refuses other folders."""
     older, out = read_sweep(store), store.out
-    if (owner := owner_of(out)) is not None:
+    if (owner := _owner_of(out)) is not None:
         raise FrostlineError(f"{out} is in {owner}, whose files frostline replaces or moves: choose another --out.")
     if older is not None:
         return older

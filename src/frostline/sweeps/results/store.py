@@ -62,10 +62,8 @@ ALTERNATIVES_FILE = "alternatives.safetensors"
 FAILURE_BYTES = 2**20  # of a record of a failure
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise
-SAVED = "frostline.json"  # of a saved model
 DAMAGED = "damaged"  # files whose content is not what was written
 RETRIED = "retried"  # results and failures of runs that are trained again
-PARTS = ("runs", "leases", "checkpoints", "weights", DAMAGED, RETRIED)  # folders in that of a sweep
 TOLERANCE = 1e-5  # of predictions, relative to the largest value: that of stacked runs and of the exactness check
 
 
@@ -344,14 +342,6 @@ def is_before_first_run(folder: Path) -> bool:
     return folder.is_dir() and all(
         is_left_over(one) or one.match(".*.lock") or one.name in own for one in folder.iterdir()
     )
-
-
-def owner_of(folder: Path) -> Path | None:
-    """The folder above this one that is a part of a sweep's folder, or a saved model, which is replaced as a whole; else None."""
-    for one in folder.absolute().parents:
-        if (one / SAVED).is_file() or (one.name in PARTS and (one.parent / "sweep.toml").is_file()):
-            return one
-    return None
 
 
 def set_aside(path: Path, folder: Path) -> Path:
