@@ -143,6 +143,7 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
             ("analyze", "runs.csv", "--columns", "score=acc", "--out", "used"),
             "used holds a sweep or search, whose report",
         ),
+        (("study", "lowdata2021", "--out", "used"), "used holds a sweep or search, whose report"),
         (("analyze", "sst2", "--out", "a"), "sst2 contains no sweep (no sweep.toml)"),
         (("study", "lee", "--out", "a"), "There is no study 'lee'"),
         (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is not a task of this study"),

@@ -71,7 +71,6 @@ def analyze(
     """
     from frostline.data.files import make_folder
     from frostline.report.answer.run_groups import load_groups
-    from frostline.statistics.answer import is_of_models
 
     protocol = None
     if as_published is not None:
@@ -105,8 +104,7 @@ def analyze(
     _require_tasks("--chance", chances, tasks)
     _require_tasks("--metric", filter(None, metrics), tasks)
     out = out.expanduser()
-    if (out / "sweep.toml").is_file() or is_of_models(out):
-        raise FrostlineError(f"{out} holds a sweep or search, whose report would be replaced: choose another --out.")
+    _require_no_sweep(out)
     make_folder(out, inside=out)
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.pages.analysis_page import write_analysis
@@ -134,6 +132,14 @@ def _require_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> N
         raise FrostlineError(
             f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
         )
+
+
+def _require_no_sweep(out: Path) -> None:
+    """Refuse the folder of a sweep or search, whose report would be replaced."""
+    from frostline.statistics.answer import is_of_models
+
+    if (out / "sweep.toml").is_file() or is_of_models(out):
+        raise FrostlineError(f"{out} holds a sweep or search, whose report would be replaced: choose another --out.")
 
 
 def _number(flag: str, value: str) -> float:
@@ -217,6 +223,7 @@ def study(
     from frostline.studies.sweeps import study_sweeps
 
     protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    _require_no_sweep(folder)
     of_tasks = split_pairs("--data", data)
     models, tasks = split_words("--model", model), split_words("--task", task)
     sweeps = study_sweeps(protocol, folder, models=models, tasks=tasks, data=of_tasks, settings=settings)
